@@ -1,0 +1,416 @@
+"""The loop: ask the model, run what it asks for, give it the results, until it answers without asking.
+
+`run` is one generator of events and the only interface; every front end reads it, and `chat` is a few lines over it.
+It drives jobs (`jobs.py`) and blocks on nothing but their queue, which is why a cancel is seen in every phase. Only
+the code that runs inside this generator writes the session log.
+
+The price of the generator is that the turn goes on only while somebody asks for the next event.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+from .context import ContextManager
+from .dispatch import Dispatcher, any_refused
+from .driver import Answer, CancelRequest, Driver, Steer, TurnCancelled
+from .errors import ContextOverflow, CoreCoderError, ProviderError, SessionError
+from .events import (
+    Compacted,
+    Event,
+    MessageCompleted,
+    Notice,
+    ReasoningDelta,
+    Retrying,
+    StepStarted,
+    StopReason,
+    TextDelta,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+    Usage,
+    UsageUpdated,
+)
+from .jobs import CancelToken, Job, Jobs
+from .messages import Message, Reply, repair
+from .models import ModelInfo
+from .permissions import Permissions
+from .prompt import system_prompt
+from .session import Session
+from .tool import Tool, ToolContext, Workspace
+from .tools import ALL_TOOLS
+
+INTERRUPTED = "[interrupted by the user]"
+BROKEN = "[interrupted: the reply did not arrive whole]"
+CUT_NOTE = (
+    "[your reply was cut at the output limit. Go on from where it stopped; write long files in several smaller calls]"
+)
+MAX_CUTS = 3  # replies in a row that were cut at the output limit
+MAX_OVERFLOWS = 3  # times that one request is made smaller and sent again
+
+
+class ChatModel(Protocol):
+    """What the loop needs of a model; `LLM` and `ScriptedLLM` are two."""
+
+    model: str
+
+    @property
+    def info(self) -> ModelInfo: ...
+    @property
+    def total(self) -> Usage: ...
+    def chat(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[dict[str, Any]] | None = None,
+        on_token: Callable[[str], None] | None = None,
+        on_reasoning: Callable[[str], None] | None = None,
+        *,
+        on_retry: Callable[[str, float, int], None] | None = None,
+        token: CancelToken | None = None,
+        max_tokens: int | None = None,
+        tool_choice: str | None = None,
+    ) -> Reply: ...
+    def warm_up(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Agent:
+    """One conversation in one project.
+
+    `llm` is an `LLM` or anything that is a `ChatModel`; `tools` default to all of them. Without a `session` the log
+    is kept in memory; without `permissions` the agent may edit inside the project and run what cannot change anything.
+    `interactive` says that somebody will call `answer`; otherwise every question is answered "no" at once.
+    """
+
+    def __init__(
+        self,
+        llm: ChatModel,
+        tools: Sequence[Tool] | None = None,
+        *,
+        session: Session | None = None,
+        workspace: Workspace | None = None,
+        context: ContextManager | None = None,
+        permissions: Permissions | None = None,
+        max_steps: int = 500,
+        interactive: bool = False,
+        secrets: frozenset[str] = frozenset(),
+    ) -> None:
+        self.llm = llm
+        self.tools = list(ALL_TOOLS if tools is None else tools)
+        self.workspace = workspace or Workspace.at(Path.cwd())
+        self.session = session or Session.in_memory(system=system_prompt(self.workspace, self.tools))
+        self.permissions = permissions or Permissions("auto", self.workspace)
+        self.max_steps = max_steps
+        self.interactive = interactive
+        self._secrets = secrets
+        self._schemas = [tool.schema() for tool in self.tools]
+        self._system: Message = {"role": "system", "content": self.session.system}
+        self.context = context or ContextManager(llm.info.window, system=self._system, tools=self._schemas)
+        self.context.follow(self.session)
+        self._jobs = Jobs()
+        self._turn = 0
+        self._running = False
+
+    @property
+    def usage(self) -> Usage:
+        """Everything that this session has used, summaries and earlier runs included."""
+        return self.session.total_usage
+
+    # -- what others may call, from any thread
+
+    def answer(self, question_id: str, answer: str) -> None:
+        """Answers a Question event."""
+        self._jobs.inbox.put(Answer(question_id, answer))
+
+    def steer(self, text: str) -> None:
+        """Words for the model, given to it after the current tool round."""
+        self._jobs.inbox.put(Steer(text))
+
+    def cancel(self) -> None:
+        """Ends the running turn; nothing happens if there is none. May be called from a signal handler."""
+        self._jobs.inbox.put(CancelRequest(self._turn))
+
+    # -- what the front end calls, on the thread that reads the events
+
+    def run(self, prompt: str, images: Sequence[str] = ()) -> Iterator[Event]:
+        """Runs one turn. `images` are data URLs. The events and their order are in `events.py`.
+
+        The turn starts with the first `next`. Closing the generator cancels it without a last event; what was said
+        and done is in the log either way.
+        """
+        driver = self._driver()
+        return self._exclusive(driver, self._run(driver, _user_message(prompt, images), prompt))
+
+    def chat(
+        self,
+        prompt: str,
+        on_token: Callable[[str], None] | None = None,
+        on_tool: Callable[[str, dict[str, Any]], None] | None = None,
+    ) -> str:
+        """Runs one turn and returns the answer. Raises CoreCoderError if the turn ended in an error."""
+        for event in self.run(prompt):
+            if on_token and isinstance(event, TextDelta):
+                on_token(event.text)
+            elif on_tool and isinstance(event, ToolStarted):
+                on_tool(event.name, event.arguments)
+            elif isinstance(event, TurnFinished):
+                if event.stop_reason == "error":
+                    raise CoreCoderError(event.error)
+                return event.text
+        return ""
+
+    def compact(self, focus: str = "") -> Iterator[Event]:
+        """Makes the view smaller whatever its size; yields Compacted, or a Notice that nothing could be gained."""
+        driver = self._driver()
+        return self._exclusive(driver, self._compact(driver, focus))
+
+    def undo_compaction(self) -> bool:
+        """Brings back the view from before the last compaction, plus what came since; False if there was none."""
+        if not self.session.undo():
+            return False
+        self.context.undone()
+        return True
+
+    def reset(self) -> None:
+        """Starts a new session; the old one stays on disk."""
+        self.session.close()
+        self.session = self.session.fresh()
+        self.context.follow(self.session)
+
+    def use(self, llm: ChatModel) -> None:
+        """Goes on with another model; the next request is made to fit it."""
+        self.llm = llm
+        self.context.set_window(llm.info.window)
+        self.session.model(llm.model)
+
+    def close(self, timeout: float = 2.0) -> bool:
+        """Ends the processes that are left, then closes log and client; False if one did not go within `timeout`."""
+        deadline = time.monotonic() + timeout
+        left = self.workspace.end_processes(timeout)
+        gone = self._jobs.close(max(0.1, deadline - time.monotonic()))
+        self.session.close()
+        self.llm.close()
+        return gone and not left
+
+    # -- one turn
+
+    def _driver(self) -> Driver:
+        if self._running:
+            raise RuntimeError("a turn is already running; cancel it or read it to its end first")
+        self._turn += 1
+        return Driver(self._jobs, self._turn, interactive=self.interactive)
+
+    def _exclusive(self, driver: Driver, events: Generator[Event, None, None]) -> Iterator[Event]:
+        """Passes `events` on while the agent counts as running; a closed generator cancels the jobs under way."""
+        self._running = True
+        try:
+            yield from events
+        finally:
+            driver.token.cancel()
+            self._running = False
+
+    def _run(self, driver: Driver, message: Message, prompt: str) -> Generator[Event, None, None]:
+        turn = _Turn()
+        try:
+            yield from self._begin(message, prompt)
+            yield from self._steps(driver, turn)
+        except TurnCancelled:
+            pass
+        except ProviderError as error:
+            turn.fail(str(error), retryable=error.retryable)
+        except CoreCoderError as error:
+            turn.fail(str(error))
+        finally:
+            self._settle(driver, turn)  # on every way out, a closed generator included
+        yield TurnFinished(
+            turn.stop_reason,
+            turn.text or driver.partial,
+            self.usage,
+            steps=turn.steps,
+            error=turn.error,
+            retryable=turn.retryable,
+            refused=turn.refused,
+            unsent=tuple(driver.take_steering()),
+        )
+
+    def _begin(self, message: Message, prompt: str) -> Generator[Event, None, None]:
+        """Logs the prompt. A log that cannot be started must not keep the work from being done."""
+        [bounded] = self.context.intake([message])
+        notice = ""
+        try:
+            self._append(bounded)
+        except SessionError as error:
+            if self.session.view:
+                raise
+            notice = f"{error} This session is kept in memory only and cannot be resumed."
+            self.session.keep_in_memory()
+            self._append(bounded)
+        yield TurnStarted(prompt)
+        if notice:
+            yield Notice(notice, "warning")
+        if self.context.too_small():
+            raise CoreCoderError(self.context.too_small())
+
+    def _steps(self, driver: Driver, turn: _Turn) -> Generator[Event, None, None]:
+        dispatcher = Dispatcher(self.tools, self.permissions, self._tool_context)
+        cuts = 0
+        while turn.steps < self.max_steps:
+            driver.poll()
+            turn.steps += 1
+            yield StepStarted(turn.steps)
+            reply = yield from self._ask(driver)
+            self._append(reply.message)
+            driver.settle_text()
+            yield MessageCompleted(reply.content, len(reply.tool_calls))
+            turn.text = turn.text + reply.content if cuts else reply.content
+            cuts = cuts + 1 if reply.cut else 0
+            if reply.tool_calls:
+                turn.refused = yield from self._tool_round(driver, dispatcher, reply)
+            steering = driver.take_steering()
+            if reply.cut and cuts < MAX_CUTS and not reply.tool_calls:
+                steering.insert(0, CUT_NOTE)
+            for text in steering:
+                self._append(_user_message(text))
+            if cuts >= MAX_CUTS:
+                return turn.finish("max_tokens", "the model's reply was cut at its output limit three times in a row")
+            if not reply.tool_calls and not steering:
+                return turn.finish("refused" if reply.finish_reason == "content_filter" else "end_turn")
+        return turn.finish("max_steps", f"stopped after {turn.steps} steps, the limit set by --max-steps")
+
+    def _tool_round(self, driver: Driver, dispatcher: Dispatcher, reply: Reply) -> Generator[Event, None, bool]:
+        """Runs the calls of `reply` and logs one result for each, whatever happens; True if one was refused."""
+        done = dispatcher.prepare(reply)
+        try:
+            yield from dispatcher.run(driver, done)
+        finally:
+            for message in self.context.intake(dispatcher.messages(done)):
+                self._append(message)
+        yield from self._compress(driver)
+        return any_refused(done)
+
+    def _ask(self, driver: Driver) -> Generator[Event, None, Reply]:
+        """One reply of the model; makes the view smaller and asks again when the provider says it is too long."""
+        for _ in range(MAX_OVERFLOWS):
+            yield from self._compress(driver)
+            try:
+                return (yield from self._request(driver))
+            except ContextOverflow as overflow:
+                self.context.learn_window(overflow.window)
+                yield from self._compress(driver, force=True)
+        return (yield from self._request(driver))
+
+    def _request(self, driver: Driver) -> Generator[Event, None, Reply]:
+        view = self.session.view
+        sent = [self._system, *repair(view)]
+
+        def work(job: Job) -> Reply:
+            return self.llm.chat(
+                sent,
+                self._schemas,
+                on_token=lambda text: job.emit(TextDelta(text)),
+                on_reasoning=lambda text: job.emit(ReasoningDelta(text)),
+                on_retry=lambda reason, delay, attempt: job.emit(Retrying(reason, delay, attempt)),
+                token=job.token,
+            )
+
+        reply = cast(Reply, (yield from driver.do("model", work)))
+        if reply.usage:
+            self.session.usage(reply.usage)
+            notice = self.context.note_usage(reply.usage, view)
+            if notice:
+                yield Notice(notice, "warning")
+            yield UsageUpdated(reply.usage, self.usage, self.context.fill(view), self.context.window)
+        return reply
+
+    def _compress(self, driver: Driver, *, force: bool = False, focus: str = "") -> Generator[Event, None, bool]:
+        """Runs the tiers on a copy of the view, as a job; the log gets what comes back."""
+        view = self.session.view
+        if not (self.context.due(view) or force):
+            return False
+        if self.context.ranks_wanted(view):
+            driver.start("token ranks", lambda _job: self.context.load_ranks(view))
+        spent = self.llm.total
+
+        def work(job: Job) -> bool:
+            return self.context.maybe_compress(view, self.llm, force=force, token=job.token, focus=focus)
+
+        try:
+            changed = yield from driver.do("compaction", work)
+        finally:
+            if self.llm.total != spent:
+                self.session.usage(self.llm.total - spent)
+        last = self.context.last
+        if not changed or last is None:
+            return False
+        self.session.replace_view(view, how=last.how, before=last.before, after=last.after)
+        if last.failed:
+            yield Notice(f"the model's summary was not usable ({last.failed}); facts from the log stand in", "warning")
+        yield Compacted(last.before, last.after, last.messages, last.how, last.cost, last.seconds)
+        return True
+
+    def _compact(self, driver: Driver, focus: str) -> Generator[Event, None, None]:
+        try:
+            if not (yield from self._compress(driver, force=True, focus=focus)):
+                yield Notice("nothing to compact")
+        except TurnCancelled:
+            yield Notice("compaction cancelled; the conversation is as it was")
+        except CoreCoderError as error:
+            yield Notice(f"compaction failed: {error}; the conversation is as it was", "warning")
+        finally:
+            self.session.sync()
+
+    # -- the log
+
+    def _append(self, message: Message) -> None:
+        self.context.observe(message, self.session.append(message))
+
+    def _settle(self, driver: Driver, turn: _Turn) -> None:
+        """Keeps what was said. A turn without an answer ends in an assistant message all the same, because some
+        templates refuse a user message after a tool result."""
+        try:
+            if turn.stop_reason == "cancelled" or driver.partial.strip():
+                ending = INTERRUPTED if turn.stop_reason == "cancelled" else BROKEN
+                self._append({"role": "assistant", "content": f"{driver.partial}\n\n{ending}".strip()})
+            self.session.sync()
+        except SessionError as error:
+            turn.fail(str(error))
+
+    def _tool_context(self, job: Job, output: Callable[[str], None]) -> ToolContext:
+        return ToolContext(
+            workspace=self.workspace,
+            token=job.token,
+            output=output,
+            sees_images=self.llm.info.sees_images,
+            recall=self.context.recall,
+            spill=self.session.spill,
+            secrets=self._secrets,
+        )
+
+
+class _Turn:
+    """What one turn has come to; the fields of its TurnFinished. Cancelled until it ends in another way."""
+
+    def __init__(self) -> None:
+        self.stop_reason: StopReason = "cancelled"
+        self.text = ""
+        self.error = ""
+        self.retryable = False
+        self.refused = False
+        self.steps = 0
+
+    def finish(self, reason: StopReason, error: str = "") -> None:
+        self.stop_reason, self.error = reason, error
+
+    def fail(self, error: str, *, retryable: bool = False) -> None:
+        self.finish("error", error)
+        self.retryable = retryable
+
+
+def _user_message(text: str, images: Sequence[str] = ()) -> Message:
+    if not images:
+        return {"role": "user", "content": text}
+    parts: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
+    return {"role": "user", "content": parts + [{"type": "image_url", "image_url": {"url": url}} for url in images]}

@@ -1,0 +1,87 @@
+"""Wiring: a configuration becomes an agent. The only place that chooses concrete parts and their settings."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+from .agent import Agent, ChatModel
+from .config import Config
+from .context import ContextManager
+from .llm import LLM, LLMSettings
+from .permissions import Permissions
+from .prompt import system_prompt
+from .session import Session
+from .tool import Workspace
+from .tools import ALL_TOOLS
+
+LATEST = "latest"
+
+
+def build_agent(
+    config: Config,
+    *,
+    directory: Path,
+    interactive: bool = False,
+    resume: str | None = None,
+    llm: ChatModel | None = None,
+) -> Agent:
+    """An agent for the project at `directory`.
+
+    `resume` is None for a new session, LATEST for the project's last one, else an id or the start of one. `llm`
+    replaces the model of `config`. Raises ConfigError or SessionError.
+    """
+    workspace = Workspace.at(directory)
+    llm = llm or make_llm(config)
+    session = open_session(config, workspace, resume)
+    context = ContextManager(
+        llm.info.window,
+        system={"role": "system", "content": session.system},
+        tools=[tool.schema() for tool in ALL_TOOLS],
+        output_reserve=config.max_tokens,
+        snip_at=config.snip_at,
+        summarize_at=config.summarize_at,
+        collapse_at=config.collapse_at,
+        tail=config.tail,
+        summary_timeout=config.summary_timeout,
+    )
+    return Agent(
+        llm,
+        ALL_TOOLS,
+        session=session,
+        workspace=workspace,
+        context=context,
+        permissions=Permissions(config.mode, workspace),
+        max_steps=config.max_steps,
+        interactive=interactive,
+        secrets=config.secret_names,
+    )
+
+
+def make_llm(config: Config) -> LLM:
+    """The model that `config` names."""
+    settings = LLMSettings(
+        first_byte_timeout=config.first_byte_timeout,
+        idle_timeout=config.idle_timeout,
+        keepalive_timeout=config.keepalive_timeout,
+        retry_wait_limit=config.retry_wait_limit,
+    )
+    return LLM(
+        config.model,
+        config.api_key,
+        config.base_url,
+        temperature=config.temperature,
+        max_tokens=config.max_tokens,
+        settings=settings,
+        home=config.home,
+        window=config.max_context,
+    )
+
+
+def open_session(config: Config, workspace: Workspace, resume: str | None) -> Session:
+    """A new session, or the one that `resume` names, ready to go on."""
+    if resume is None:
+        prompt = system_prompt(workspace, ALL_TOOLS, home=config.home, today=date.today())
+        return Session.create(config.home, workspace.root, system=prompt, model=config.model)
+    path = Session.latest(config.home, workspace.root) if resume == LATEST else None
+    return Session.load(path or Session.find(config.home, workspace.root, "" if resume == LATEST else resume))

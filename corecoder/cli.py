@@ -1,0 +1,266 @@
+"""The command line: reads the flags and hands over to a one-shot run, the REPL or the demo.
+
+Imports are late on purpose: `--version` loads nothing but this file, a one-shot run no terminal library, and a usage
+error no model client. That is the price of this module: its imports stand in its functions.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from . import __version__
+
+TYPE_CHECKING = False  # the real one costs the import of typing
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    from .config import Config
+    from .terminal import Screen, Signals
+
+USAGE, ERROR, INTERRUPTED = 2, 1, 130
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the program and gives its exit code; never raises and never shows a traceback."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments in (["-v"], ["--version"]):
+        return _show_version()
+    try:
+        return _guarded(arguments, last=argv is None)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _show_version() -> int:
+    if sys.stdout is None:
+        return ERROR
+    try:
+        sys.stdout.write(f"corecoder {__version__}\n")
+        sys.stdout.flush()
+    except OSError:
+        return ERROR
+    return 0
+
+
+def _guarded(arguments: list[str], *, last: bool) -> int:
+    """Turns whatever is raised into one line on standard error and an exit code; `last` if the process ends then."""
+    from .errors import ConfigError, CoreCoderError
+    from .terminal import Screen, Signals, fill_descriptors
+
+    fill_descriptors()
+    out, err = Screen(sys.stdout), Screen(sys.stderr)
+    try:
+        args = parse(arguments)
+        if args.help:
+            out.line(build_parser().format_help().rstrip())
+            return 0 if out.failed is None else ERROR
+        if args.version:
+            return _show_version()
+        with Signals(last=last) as signals:
+            return _run(args, out, err, signals)
+    except ConfigError as error:
+        err.prose(f"corecoder: {error}", "red")
+        return USAGE
+    except CoreCoderError as error:
+        err.prose(f"corecoder: {error}", "red")
+        return ERROR
+    except Exception as error:  # noqa: BLE001 - the last resort: a line instead of a traceback
+        err.prose(f"corecoder: {_mishap(error)}", "red")
+        return ERROR
+
+
+def _mishap(error: Exception) -> str:
+    """An exception that nobody expected, in a line: the system's own words, or where in the code it happened."""
+    if isinstance(error, OSError):
+        return str(error)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = f" ({trace.tb_frame.f_code.co_filename}:{trace.tb_lineno})" if trace else ""
+    return f"internal error: {type(error).__name__}: {error}{where}. The session is kept; `corecoder -c` goes on."
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The flags. Values are checked where settings are read, so a wrong one is named alike wherever it stands."""
+    import argparse  # a quarter of the start-up time of --version
+
+    from .errors import ConfigError
+
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> None:  # type: ignore[override] # it raises, which is no return either
+            raise ConfigError(f"{message} (corecoder --help shows the flags)")
+
+    parser = Parser(
+        prog="corecoder",
+        description="A terminal coding agent. Without -p it opens a prompt; a pipe joins or replaces -p.",
+        epilog="exit codes: 0 done, 1 error, 2 usage, 3 a limit was reached, 4 the last step had something refused, "
+        "75 try again later, 130 interrupted",
+        allow_abbrev=False,
+        add_help=False,
+    )
+    add = parser.add_argument
+    add("-p", "--prompt", nargs="?", const=None, default=_NOT_GIVEN, metavar="TEXT", help="one turn, then exit")
+    add("-m", "--model", metavar="NAME", help="the model, or provider/model")
+    add("--base-url", metavar="URL", help="address of an OpenAI-compatible server")
+    add("--api-key", metavar="KEY", help="its key; better kept in the environment")
+    add("--local", action="store_true", help="use a model server on this machine")
+    add("-c", "--continue", dest="resume_last", action="store_true", help="go on with the last session of this project")
+    add("-r", "--resume", nargs="?", const="", metavar="ID", help="go on with a session; without ID, list them")
+    add("--mode", metavar="MODE", help="ask (default), auto (default with -p), plan, yolo")
+    add("--yes", action="store_true", help="everything runs without a question (--mode yolo)")
+    add("--max-steps", metavar="N", help="model requests in one turn (default 500)")
+    add("--no-stdin", action="store_true", help="do not read standard input")
+    add("--demo", action="store_true", help="play a small task offline; needs no key")
+    add("-h", "--help", action="store_true", help="show this")
+    add("-v", "--version", action="store_true", help="show the version")
+    return parser
+
+
+_NOT_GIVEN = "\0"  # tells `-p` without a text (the prompt comes through the pipe) from no -p at all
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The flags as given. Raises ConfigError for unknown ones and for those that contradict each other."""
+    args = build_parser().parse_args(_joined(arguments))
+    args.one_shot = args.prompt != _NOT_GIVEN
+    args.prompt = None if args.prompt == _NOT_GIVEN else args.prompt
+    _check(args)
+    return args
+
+
+def _joined(arguments: list[str]) -> list[str]:
+    """Ties a prompt that begins with a dash to its flag; argparse would take `-p "-v is broken"` for two flags."""
+    joined: list[str] = []
+    for argument in arguments:
+        if joined and joined[-1] in ("-p", "--prompt") and argument.startswith("-") and len(argument.split()) > 1:
+            joined[-1] = f"--prompt={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
+def _check(args: argparse.Namespace) -> None:
+    from .errors import ConfigError
+
+    if args.prompt is not None and not args.prompt.strip():
+        raise ConfigError("the prompt given with -p is empty")
+    if args.resume_last and args.resume is not None:
+        raise ConfigError("-c goes on with the last session and -r with another one; give one of them")
+    if args.one_shot and args.resume == "":
+        raise ConfigError("-r needs the id of a session when there is a prompt; corecoder -r lists them")
+    if args.local and args.base_url:
+        raise ConfigError("--local looks for a server and --base-url names one; give one of them")
+    if args.yes and args.mode not in (None, "yolo"):
+        raise ConfigError(f"--yes means --mode yolo and contradicts --mode {args.mode}; give one of them")
+    if args.demo and (args.one_shot or args.resume_last or args.resume is not None):
+        raise ConfigError("--demo plays a task of its own; it takes no prompt and no session")
+
+
+def _run(args: argparse.Namespace, out: Screen, err: Screen, signals: Signals) -> int:
+    if args.demo:
+        from .demo import play  # needed for nothing else
+
+        return play(out=out, err=err, signals=signals)
+    directory = _directory()
+    one_shot = args.one_shot or not _terminal(sys.stdin)
+    flags = _flags(args, one_shot, err)
+    config = _settled(flags, directory, one_shot, err)
+    if config is None:
+        return USAGE
+    if args.resume == "" and not args.one_shot:
+        return _list_sessions(config, directory, out)
+    resume = "latest" if args.resume_last else args.resume
+    if one_shot:
+        return _one_shot(args, config, directory, resume, out, err, signals)
+    return _repl(flags, config, directory, resume, out, signals)
+
+
+def _flags(args: argparse.Namespace, one_shot: bool, err: Screen) -> dict[str, object]:
+    """The flags as settings; `prompt` says that this is a one-shot run."""
+    flags = {
+        name: getattr(args, name) for name in ("model", "base_url", "api_key", "mode", "yes", "max_steps", "local")
+    }
+    if args.local:
+        from .firstrun import local_flags  # looks for servers, which most runs need not
+
+        flags |= local_flags(args.model, err)
+    return flags | {"prompt": (args.prompt or "") if one_shot else None}
+
+
+def _settled(flags: dict[str, object], directory: Path, one_shot: bool, err: Screen) -> Config | None:
+    """The settings of this run; None, after words on what to do, where they do not suffice to send a request."""
+    from .config import load_config
+
+    config = load_config(flags, cwd=directory)
+    for warning in config.warnings:
+        err.prose(f"warning: {warning}", "yellow")
+    if not config.missing:
+        return config
+    if config.configured:
+        err.prose(f"corecoder: {config.missing}", "red")
+        return None
+    from . import firstrun  # needed for nothing else
+    from .providers import find_local_servers
+
+    servers = find_local_servers()
+    if servers and not one_shot and firstrun.offer(servers, err):
+        flags |= firstrun.chosen(servers[0], None, err)
+        return load_config(flags, cwd=directory)
+    err.line(firstrun.ways_on(config, servers))
+    return None
+
+
+def _one_shot(
+    args: argparse.Namespace,
+    config: Config,
+    directory: Path,
+    resume: str | None,
+    out: Screen,
+    err: Screen,
+    signals: Signals,
+) -> int:
+    from .app import build_agent
+    from .print_mode import one_shot
+
+    agent = build_agent(config, directory=directory, interactive=False, resume=resume)
+    stdin = None if args.no_stdin else sys.stdin
+    return one_shot(agent, args.prompt or "", stdin, out=out, err=err, signals=signals)
+
+
+def _repl(
+    flags: dict[str, object], config: Config, directory: Path, resume: str | None, out: Screen, signals: Signals
+) -> int:
+    from .app import build_agent
+    from .repl import Repl, make_reader
+
+    agent = build_agent(config, directory=directory, interactive=True, resume=resume)
+    return Repl(agent, config, flags, out, signals, make_reader(agent, out)).loop()
+
+
+def _list_sessions(config: Config, directory: Path, out: Screen) -> int:
+    from .commands import list_sessions
+
+    list_sessions(out, config.home, directory)
+    return 0
+
+
+def _directory() -> Path:
+    """The current directory. Raises ConfigError if it is gone or cannot be looked into."""
+    import os
+    from pathlib import Path
+
+    from .errors import ConfigError
+
+    try:
+        directory = Path.cwd()
+    except OSError as error:
+        words = (error.strerror or str(error)).lower()
+        raise ConfigError(f"the current directory cannot be used ({words}); change to another one") from None
+    if not os.access(directory, os.R_OK | os.X_OK):
+        raise ConfigError(f"{directory} cannot be read; change its permissions or start in another directory")
+    return directory
+
+
+def _terminal(stream: object) -> bool:
+    return stream is not None and bool(stream.isatty())  # type: ignore[attr-defined] # sys.stdin may be None

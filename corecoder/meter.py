@@ -1,0 +1,194 @@
+"""How full the context window is, as well as it can be known before the provider says it.
+
+Two figures, of which the larger counts: an estimate of everything that will be sent, scaled by what the last reply
+taught about this model's vocabulary; and the usage last reported plus the estimate of what came since, as long as the
+messages it was reported for still stand. Every message is counted once and known by its identity from then on, so a
+step costs what is new in it. The price of that is one rule: a message is replaced, never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .events import Usage
+from .messages import Message
+from .tokens import Count, estimate_text, load_ranks, message_tokens, schema_tokens
+
+DEFAULT_WINDOW = 128_000
+LEAST_USABLE = 8_000
+LEAST_ROOM = 4_000
+_RATIO = (0.5, 3.0)  # reported to estimated; what lies outside is an error of one of them
+_LEAST_WINDOW = 1_000  # an error that names less names something else
+_RANKS_FROM = 0.40  # of the usable window: below it the cheap estimate is good enough
+
+
+@dataclass(frozen=True)
+class _Anchor:
+    """What the provider reported, and for which messages."""
+
+    reported: int
+    view: tuple[Message, ...]
+
+    def stands(self, view: Sequence[Message]) -> bool:
+        return len(view) >= len(self.view) and all(a is b for a, b in zip(self.view, view, strict=False))
+
+
+class Meter:
+    """Counts tokens for one model and one frozen prefix (system prompt and tool schemas)."""
+
+    def __init__(
+        self,
+        window: int | None,
+        *,
+        reserve: int | None = None,
+        system: Message | None = None,
+        tools: list[dict[str, Any]] | None = None,
+    ) -> None:
+        self.system = system
+        self.tools = tools
+        self.count: Count = estimate_text
+        self._reserve = reserve
+        self._known: dict[int, tuple[Message, int]] = {}
+        self._ranks_tried = False
+        self._ready: tuple[Count, dict[int, tuple[Message, int]]] | None = None
+        self.set_window(window)
+
+    def set_window(self, window: int | None) -> None:
+        """Another model: its window in tokens (None for the default), nothing known of its vocabulary."""
+        self.window = window or DEFAULT_WINDOW
+        self._ratio = 1.0
+        self._calibrated = False
+        self._anchor: _Anchor | None = None
+        self._warned = False
+
+    @property
+    def reserve(self) -> int:
+        """Tokens kept free for the reply: an eighth of the window within 2k and 16k, or what the user set."""
+        wanted = self._reserve or min(max(self.window // 8, 2_000), 16_000)
+        return min(wanted, self.window // 2)
+
+    @property
+    def usable(self) -> int:
+        """U: tokens of the window that a prompt may take."""
+        return self.window - self.reserve
+
+    # -- in the units of `measure`, before scaling
+
+    def measure(self, message: Message) -> int:
+        """Tokens of one message, counted once."""
+        known = self._known.get(id(message))
+        if known and known[0] is message:
+            return known[1]
+        size = message_tokens(message, self.count)
+        self._known[id(message)] = (message, size)
+        return size
+
+    @property
+    def prefix(self) -> int:
+        """F: the frozen prefix."""
+        system = self.measure(self.system) if self.system else 0
+        known = self._known.get(id(self.tools))
+        if known is None and self.tools:
+            known = self._known[id(self.tools)] = ({}, schema_tokens(self.tools, self.count))
+        return system + (known[1] if known and self.tools else 0)
+
+    @property
+    def budget(self) -> int:
+        """U in the units of `measure`."""
+        return int(self.usable / self._ratio)
+
+    @property
+    def room(self) -> int:
+        """R in the units of `measure`; where the prefix leaves nothing, as much as a tier needs to work at all."""
+        return max(self.budget - self.prefix, self.budget // 4, 64)
+
+    # -- in tokens as the provider counts them
+
+    def fill(self, view: Sequence[Message]) -> int:
+        """Tokens of a request with `view`: prefix and messages, as well as is known."""
+        total = (self.prefix + sum(map(self.measure, view))) * self._ratio
+        if self._anchor and self._anchor.stands(view):
+            since = sum(map(self.measure, view[len(self._anchor.view) :])) * self._ratio
+            total = max(total, self._anchor.reported + since)
+        return int(total + 0.5)
+
+    def note_usage(self, usage: Usage, sent: Sequence[Message]) -> str:
+        """Learns from the usage reported for a request with `sent`. Returns words for the user, once, if the server
+        must have cut the prompt: such a figure teaches nothing."""
+        estimate = self.prefix + sum(map(self.measure, sent))
+        if usage.prompt <= 0 or not estimate:
+            return ""
+        if self._was_cut(usage.prompt, estimate, sent):
+            self._anchor = None
+            if self._warned:
+                return ""
+            self._warned = True
+            return (
+                f"the server counted {usage.prompt:,} tokens where about {int(estimate * self._ratio):,} were sent: it "
+                "seems to cut off the front of the prompt, instructions and tools included. Give it a larger context "
+                "(Ollama: num_ctx or OLLAMA_CONTEXT_LENGTH) or set CORECODER_MAX_CONTEXT to the one it has."
+            )
+        self._ratio = min(max(usage.prompt / estimate, _RATIO[0]), _RATIO[1])
+        self._calibrated = True
+        self._anchor = _Anchor(usage.prompt, tuple(sent))
+        return ""
+
+    def _was_cut(self, reported: int, estimate: int, sent: Sequence[Message]) -> bool:
+        """Whether the server saw far less than was sent: of the whole, or of what came since the last request."""
+        share = 0.6 * self._ratio if self._calibrated else 0.45
+        if reported < share * estimate and estimate - reported > 1_000:
+            return True
+        if not (self._anchor and self._anchor.stands(sent)):
+            return False
+        since = sum(map(self.measure, sent[len(self._anchor.view) :])) * self._ratio
+        return since > 1_000 and reported - self._anchor.reported < 0.2 * since
+
+    def learn_window(self, window: int | None, fill: int) -> None:
+        """Learns from a refusal, as too long, of a request that we took for `fill` tokens.
+
+        `window` is the size that the refusal named, None if it named none. It is believed unless it is absurd (servers
+        are known to name wrong ones), and shows that we count too little where we thought that the request fitted.
+        Without it the window is taken to be a fifth below what was refused.
+        """
+        if window is not None and _LEAST_WINDOW <= window < self.window:
+            self.window = window
+        elif window is None or window < _LEAST_WINDOW or fill >= window:
+            self.window = min(self.window, max(_LEAST_WINDOW, int(fill * 0.8) + self.reserve))
+        if fill < self.usable:
+            least = self.usable / max(1, fill) * 1.05
+            self._ratio = min(self._ratio * least, _RATIO[1])
+        self._anchor = None
+
+    def forget(self, view: Iterable[Message]) -> None:
+        """Lets go of every message that is not in `view`, where many have left it."""
+        view = list(view)
+        if len(self._known) > 2 * len(view) + 100:
+            standing = {id(message) for message in view} | {id(self.system), id(self.tools)}
+            self._known = {key: known for key, known in list(self._known.items()) if key in standing}
+
+    # -- the exact count
+
+    def ranks_wanted(self, view: Sequence[Message]) -> bool:
+        """Whether the exact count is worth loading now."""
+        return not self._ranks_tried and self.fill(view) > _RANKS_FROM * self.usable
+
+    def load_ranks(self, view: Sequence[Message]) -> bool:
+        """Loads the exact count if its ranks are on this machine; half a second, for a background job. `adopt` then
+        goes over to it, so that nothing changes under a run of the tiers."""
+        self._ranks_tried = True
+        count = load_ranks()
+        if count is not None:
+            self._ready = (count, {id(message): (message, message_tokens(message, count)) for message in view})
+        return count is not None
+
+    def adopt(self, view: Sequence[Message]) -> None:
+        """Goes over to the exact count where it is loaded. What was learnt stays true: the scale changes with it."""
+        if self._ready is None:
+            return
+        before = self.prefix + sum(map(self.measure, view))
+        (self.count, self._known), self._ready = self._ready, None
+        after = self.prefix + sum(map(self.measure, view))
+        if self._calibrated:
+            self._ratio = min(max(self._ratio * before / max(1, after), _RATIO[0]), _RATIO[1])

@@ -1,0 +1,269 @@
+"""What commands have started: finding the processes of a call or of a whole session, and ending them.
+
+A process is known by a mark in its environment, which survives `setsid`, `nohup` and double forks, by the session it is
+in, or by a parent that is known; Linux tells all of it in /proc, other systems through `ps`. The price is one look at
+every process of the machine, under a millisecond for a hundred. What clears its environment, leaves its session and
+outlives its parent is not found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MARK = "CORECODER_MARK"  # in the environment of every process that we start: the marks of its calls, each with a colon
+_PROC = "/proc"
+_NO_WRAP = 0.5  # seconds in which nobody starts the 30,000 processes that would bring the old pids back
+
+
+@dataclass(frozen=True)
+class Process:
+    """One living process. `started` tells it from a later one with the same pid, `name` changes when it runs another
+    program."""
+
+    pid: int
+    parent: int
+    group: int
+    session: int
+    started: str
+    name: str
+    marked: bool = False
+
+    def command(self) -> str:
+        """Its command line, "" where that cannot be read."""
+        try:
+            words = Path(_PROC, str(self.pid), "cmdline").read_bytes()
+        except OSError:
+            listing = _ps("-p", str(self.pid), "-o", "command=")
+            return listing[0].strip() if listing else ""
+        return words.replace(b"\0", b" ").decode(errors="replace").strip()
+
+
+def family(
+    mark: str = "", *, sessions: Collection[int] = (), known: Mapping[int, str] | None = None, since: int = 0
+) -> list[Process]:
+    """The living processes that carry `mark` (a prefix will do), are in one of `sessions` or are `known` (pid to
+    `started`), and what those have started.
+
+    With `since`, only pids from there on are looked at; right as long as pids have not wrapped around.
+    """
+    known = known or {}
+    everyone = _from_proc(mark, since) if os.path.exists(f"{_PROC}/self/stat") else _from_ps(mark)
+    found = {
+        each.pid: each
+        for each in everyone
+        if each.marked or each.session in sessions or known.get(each.pid) == each.started
+    }
+    grown = True
+    while grown:
+        more = [each for each in everyone if each.parent in found and each.pid not in found]
+        found.update((each.pid, each) for each in more)
+        grown = bool(more)
+    found.pop(os.getpid(), None)
+    return [found[pid] for pid in sorted(found)]
+
+
+def started_since(pid: int, seconds: float) -> int | None:
+    """The lowest pid of what may have been started since `pid` was, `seconds` ago, for the `since` of `family`.
+
+    0 if pids may have wrapped around meanwhile; None where looking is so slow (`ps`) that it needs a reason.
+    """
+    try:
+        with open(f"{_PROC}/loadavg", "rb") as file:
+            newest = int(file.read().split()[-1])  # proc(5): "the PID of the process most recently created"
+    except (OSError, ValueError, IndexError):
+        return None
+    return pid if newest >= pid and seconds < _NO_WRAP else 0
+
+
+def _from_proc(mark: str, since: int) -> list[Process]:
+    processes = [_read(name, mark.encode()) for name in os.listdir(_PROC) if name.isdecimal() and int(name) >= since]
+    return [each for each in processes if each is not None]
+
+
+def _read(pid: str, mark: bytes) -> Process | None:
+    # proc(5), /proc/pid/stat: "pid (comm) state ppid pgrp session ... starttime", where comm may hold anything
+    try:
+        with open(f"{_PROC}/{pid}/stat", "rb", buffering=0) as file:
+            head, _, tail = file.read(4096).rpartition(b")")
+    except OSError:
+        return None
+    facts = tail.split()
+    if len(facts) < 20 or facts[0] in b"ZXx":
+        return None
+    marked = bool(mark) and mark in _environment(pid)
+    name = head.partition(b"(")[2].decode(errors="replace")
+    return Process(int(pid), int(facts[1]), int(facts[2]), int(facts[3]), facts[19].decode(), name, marked)
+
+
+def _environment(pid: str) -> bytes:
+    try:
+        with open(f"{_PROC}/{pid}/environ", "rb", buffering=0) as file:
+            return file.read(4_000_000)
+    except OSError:  # somebody else's, or gone
+        return b""
+
+
+def _from_ps(mark: str) -> list[Process]:
+    processes = []
+    everybody = "-axwwE" if sys.platform == "darwin" else "axwwe"  # with the environment behind the command
+    for line in _ps(everybody, "-o", "pid=,ppid=,pgid=,stat=,lstart=,command="):
+        pid, parent, group, state, *rest = line.split(None, 9)
+        if len(rest) == 6 and not state.startswith("Z"):
+            started, marked = " ".join(rest[:5]), bool(mark) and mark in rest[5]
+            name = rest[5].split()[0]
+            processes.append(Process(int(pid), int(parent), int(group), _session(int(pid)), started, name, marked))
+    return processes
+
+
+def _session(pid: int) -> int:
+    try:
+        return os.getsid(pid)
+    except OSError:
+        return 0
+
+
+def _ps(*arguments: str) -> list[str]:
+    try:
+        listing = subprocess.run(["ps", *arguments], capture_output=True, check=False, timeout=5)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return listing.stdout.decode(errors="replace").splitlines()
+
+
+def end(
+    find: Callable[[], list[Process]],
+    *,
+    group: int | None = None,
+    grace: float = 2.0,
+    patience: float = 1.0,
+    idle: Callable[[float], None] = time.sleep,
+) -> list[Process]:
+    """Ends what `find` finds: TERM once for each, `grace` seconds to comply, KILL; returns what is left.
+
+    `group` is a process group to be signalled as a whole, which no fork of its members escapes. `patience` is for how
+    many seconds what is left or new is killed again and again; `idle(seconds)` is how to wait.
+    """
+    told: set[tuple[int, str]] = set()  # with the name: a shell forgets a TERM when it becomes the next program
+    left = find()
+    if group is not None:
+        told.update((each.pid, each.name) for each in left if each.group == group)
+        _signal_group(group, signal.SIGTERM)
+    pause, deadline = 0.005, time.monotonic() + grace
+    while left and time.monotonic() < deadline:
+        _signal_each([each for each in left if (each.pid, each.name) not in told], signal.SIGTERM)
+        told.update((each.pid, each.name) for each in left)
+        idle(min(pause, max(0.0, deadline - time.monotonic())))
+        pause = min(pause * 2, 0.1)
+        left = find()
+    deadline = time.monotonic() + patience
+    while left and time.monotonic() < deadline:
+        if group is not None:
+            _signal_group(group, signal.SIGKILL)
+        _signal_each(left, signal.SIGKILL)
+        idle(0.01)
+        left = find()
+    return left
+
+
+def _signal_group(group: int, number: int) -> None:
+    """Sends a signal to a process group, and the one that makes stopped members take it."""
+    with contextlib.suppress(OSError):
+        os.killpg(group, number)
+        os.killpg(group, signal.SIGCONT)
+
+
+def _signal_each(processes: Iterable[Process], number: int) -> None:
+    for process in processes:
+        with contextlib.suppress(OSError):
+            os.kill(process.pid, number)
+            os.kill(process.pid, signal.SIGCONT)
+
+
+def end_tree(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process and, on Windows, its descendants."""
+    if os.name == "nt":
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            taskkill = ["taskkill", "/F", "/T", "/PID", str(process.pid)]
+            subprocess.run(taskkill, capture_output=True, check=False, timeout=5)
+    process.kill()
+    process.wait(5)
+
+
+@dataclass
+class Job:
+    """A command that was started to run beside the conversation."""
+
+    number: int
+    process: subprocess.Popen[bytes]
+    command: str
+    log: Path | None
+    reported: bool = False
+
+
+@dataclass
+class Processes:
+    """What the commands of one session have left running; ends with it.
+
+    `identity` is the first part of every mark of this session.
+    """
+
+    identity: str = field(default_factory=lambda: os.urandom(6).hex())
+    jobs: list[Job] = field(default_factory=list)
+    calls: int = 0
+    _children: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _known: dict[int, str] = field(default_factory=dict)  # pid -> started
+
+    def next_mark(self) -> str:
+        """The mark of the next call."""
+        self.calls += 1
+        return f"{self.identity}.{self.calls}:"
+
+    def remember(self, left: Iterable[Process]) -> None:
+        """These are to end with the session even if they lose their mark."""
+        self._known.update((each.pid, each.started) for each in left)
+
+    def adopt(self, child: subprocess.Popen[bytes]) -> None:
+        """A child of ours that nobody else waits for."""
+        self._children.append(child)
+
+    def add_job(self, process: subprocess.Popen[bytes], command: str, log: Path | None) -> Job:
+        job = Job(len(self.jobs) + 1, process, command, log)
+        self.jobs.append(job)
+        self.adopt(process)
+        return job
+
+    def reap(self) -> None:
+        """Takes note of children that have ended, so that none stays a zombie."""
+        self._children = [child for child in self._children if child.poll() is None]
+
+    def ended_jobs(self) -> list[Job]:
+        """The jobs that have ended, each told once."""
+        self.reap()
+        ended = [job for job in self.jobs if job.process.returncode is not None and not job.reported]
+        for job in ended:
+            job.reported = True
+        return ended
+
+    def running(self) -> list[Process]:
+        """Everything of this session that is alive."""
+        self.reap()
+        return family(f"{self.identity}.", known=self._known)
+
+    def end(self, timeout: float = 2.0) -> list[Process]:
+        """Ends everything of this session; returns what could not be ended. Takes `timeout` seconds at most."""
+        if not self.calls:
+            return []
+        if os.name == "nt":
+            for job in self.jobs:
+                end_tree(job.process)
+        left = end(self.running, grace=max(0.0, timeout - 0.5), patience=0.5)
+        self.reap()
+        return left

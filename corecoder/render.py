@@ -1,0 +1,334 @@
+"""Events to terminal text, by appending only, so that scrollback, selection and pipes keep working.
+
+`Renderer` turns the events of a turn into lines on a `Screen`, the same for the REPL, a one-shot run and the demo.
+It knows events and nothing of the agent. The price of appending: a line cannot change any more once it is written, so
+quick calls get their line only when their outcome is known.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import PurePath
+from typing import Any
+
+from .events import (
+    Compacted,
+    Event,
+    MessageCompleted,
+    Notice,
+    ReasoningDelta,
+    Retrying,
+    TextDelta,
+    TodoChanged,
+    ToolFinished,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+    Usage,
+    UsageUpdated,
+)
+from .terminal import Screen
+from .text import one_line, plural
+
+HEAD_LINES, TAIL_LINES = 3, 7  # of a folded output
+DIFF_LINES = 40
+_SHORT_NAMES = {"read_file": "read", "write_file": "write", "edit_file": "edit"}
+# These are quick, so their one line can wait for the outcome; every other call is announced when it starts.
+_QUIET = frozenset({"read_file", "write_file", "edit_file", "glob", "grep", "recall"})
+_WRITES = frozenset({"write_file", "edit_file"})
+
+
+class Renderer:
+    """Shows one turn after the other on a Screen.
+
+    `streaming` shows text and reasoning as they arrive, which is the REPL; without it the text beside tool calls is
+    shown when its message is whole, and the final answer is left to the caller. `root` shortens paths inside it.
+    """
+
+    def __init__(self, screen: Screen, *, streaming: bool, root: PurePath | None = None) -> None:
+        self._screen = screen
+        self._streaming = streaming
+        self._root = root
+        self._reasoning = False
+        self._pending: dict[str, ToolStarted] = {}
+        self._announced = ""
+        self._apart = False  # a blank line is due before the next words of the model
+        self._usage = Usage()
+        self._show: dict[type[Event], Callable[[Any], None]] = {
+            TurnStarted: self._turn_started,
+            TextDelta: self._text,
+            ReasoningDelta: self._reason,
+            MessageCompleted: self._message,
+            ToolStarted: self._tool_started,
+            ToolFinished: self._tool_finished,
+            Retrying: self._retrying,
+            Compacted: self._compacted,
+            TodoChanged: self._todo,
+            Notice: self._notice,
+            UsageUpdated: self._count,
+            TurnFinished: self._turn_finished,
+        }
+
+    def show(self, event: Event) -> None:
+        """Shows one event; those that need no line (steps, live output) show nothing."""
+        show = self._show.get(type(event))
+        if show is not None:
+            show(event)
+
+    def _turn_started(self, _event: TurnStarted) -> None:
+        self._pending.clear()
+        self._announced = ""
+        self._apart = False
+        self._usage = Usage()
+        self._reasoning = False
+
+    def _text(self, event: TextDelta) -> None:
+        if not self._streaming or event.agent:
+            return
+        if self._reasoning:
+            self._screen.fresh_line()
+            self._reasoning = False
+        self._gap()
+        self._screen.write(event.text)
+
+    def _reason(self, event: ReasoningDelta) -> None:
+        if not self._streaming or event.agent:
+            return
+        if not self._reasoning:
+            self._screen.fresh_line()
+            self._reasoning = True
+        self._gap()
+        self._screen.write(event.text, "dim")
+
+    def _message(self, event: MessageCompleted) -> None:
+        self._reasoning = False
+        if self._streaming:
+            self._screen.fresh_line()
+        elif event.calls and event.text.strip() and not event.agent:
+            self._gap()
+            self._screen.line(event.text.strip())
+
+    def _gap(self) -> None:
+        """Sets the words of the model apart from the calls before them."""
+        if self._apart:
+            self._screen.line()
+            self._apart = False
+
+    def _tool_started(self, event: ToolStarted) -> None:
+        self._pending[event.call_id] = event
+        if event.name not in _QUIET:
+            self._announce(event)
+
+    def _announce(self, event: ToolStarted, outcome: str = "", style: str = "") -> None:
+        """The line of a call: mark, sub-agent, name and essentials, and the outcome where it is known."""
+        screen = self._screen
+        who = f"{event.agent}: " if event.agent else ""
+        name, what = headline(event.name, event.arguments, self._root)
+        room = max(20, screen.width - len(who) - len(name) - len(outcome) - 5)
+        screen.fresh_line()
+        screen.write("● ", style or "cyan")
+        screen.write(who + name, "bold")
+        screen.write(f" {one_line(what, room)}" if what else "")
+        screen.write(f" {outcome}" if outcome else "", style)
+        screen.fresh_line()
+        self._announced = event.call_id
+        self._apart = True
+
+    def _tool_finished(self, event: ToolFinished) -> None:
+        started = self._pending.pop(event.call_id, None) or ToolStarted(event.call_id, event.name, {})
+        shown = event.display or event.content
+        if event.refused or not event.ok:
+            self._failed(started, event, shown)
+        elif event.name in _WRITES:
+            added, removed = diff_counts(shown)
+            self._announce(started, f"+{added} -{removed}")
+            self._diff(shown)
+        elif event.name in _QUIET:
+            self._announce(started, f"({plural(_line_count(shown), 'line')})", "dim")
+        else:
+            self._output(started, event, shown)
+
+    def _failed(self, started: ToolStarted, event: ToolFinished, shown: str) -> None:
+        word, style = ("refused", "yellow") if event.refused else ("failed", "red")
+        if event.name not in _QUIET:
+            return self._output(started, event, shown, word, style)
+        self._announce(started, word, style)
+        self._fold(shown, style)
+        return None
+
+    def _output(self, started: ToolStarted, event: ToolFinished, shown: str, word: str = "", style: str = "") -> None:
+        """The result of a call that was announced when it started; said again if other lines came between."""
+        if self._announced != event.call_id:
+            self._announce(started)
+        self._fold(shown, style or "dim")
+        took = f"{event.seconds:.1f} s" if event.seconds >= 1 else ""
+        tail = " after ".join(part for part in (word, took) if part) if word else took
+        if tail:
+            self._screen.line(f"  ↳ {tail}", style or "dim")
+
+    def _fold(self, text: str, style: str) -> None:
+        lines = text.strip("\n").splitlines()
+        hidden = len(lines) - HEAD_LINES - TAIL_LINES
+        if hidden > 1:
+            fold = f"… {plural(hidden, 'line')} hidden …"
+            lines = [*lines[:HEAD_LINES], fold, *lines[-TAIL_LINES:]]
+        for line in lines:
+            self._screen.line(f"  {clip(line, self._screen.width - 3)}".rstrip(), _outcome_style(line, style))
+
+    def _diff(self, text: str) -> None:
+        lines = [line for line in diff_lines(text) if not line.startswith(("+++", "---"))]
+        for line in lines[:DIFF_LINES]:
+            style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
+            self._screen.line(f"  {clip(line, self._screen.width - 3)}".rstrip(), style)
+        if len(lines) > DIFF_LINES:
+            self._screen.line(f"  … {plural(len(lines) - DIFF_LINES, 'line')} of the diff hidden …", "dim")
+
+    def _retrying(self, event: Retrying) -> None:
+        self._reasoning = False
+        wait = f"in {event.delay:.0f} s" if event.delay >= 1 else "now"
+        self._screen.prose(f"{one_line(event.reason, 300)}; trying again {wait} (attempt {event.attempt})", "yellow")
+
+    def _compacted(self, event: Compacted) -> None:
+        undo = "; /compact --undo takes it back" if self._streaming else ""
+        self._screen.prose(compacted_words(event) + undo, "cyan")
+
+    def _todo(self, event: TodoChanged) -> None:
+        marks = {"completed": "[✓]", "done": "[✓]", "in_progress": "[→]"}
+        for status, text in event.tasks:
+            self._screen.line(f"  {marks.get(status, '[ ]')} {one_line(text, self._screen.width - 8)}")
+
+    def _notice(self, event: Notice) -> None:
+        if event.level == "warning":
+            self._screen.prose(f"warning: {event.text}", "yellow")
+        else:
+            self._screen.prose(event.text, "dim")
+
+    def _count(self, event: UsageUpdated) -> None:
+        self._usage += event.usage
+
+    def _turn_finished(self, event: TurnFinished) -> None:
+        """How the turn ended, in a line; the answer itself is not repeated."""
+        self._screen.fresh_line()
+        for started in self._pending.values():
+            self._announce(started, "interrupted", "yellow")
+        self._pending.clear()
+        words, style = ending_words(event)
+        if words:
+            self._screen.prose(words, style)
+        facts = [plural(event.steps, "step")] if event.steps else []
+        if self._usage != Usage():
+            facts.append(usage_words(self._usage))
+        if facts:
+            self._screen.line(", ".join(facts), "dim")
+
+
+def ending_words(event: TurnFinished) -> tuple[str, str]:
+    """Why a turn ended, and the style for it; ("", "") when it simply came to its end."""
+    if event.stop_reason == "error":
+        return f"error: {event.error}", "red"
+    if event.stop_reason == "cancelled":
+        return "stopped", "yellow"
+    if event.stop_reason == "refused":
+        return event.error or "the provider's content filter withheld the answer", "yellow"
+    if event.stop_reason != "end_turn":
+        return event.error or f"a limit was reached ({event.stop_reason})", "yellow"
+    if event.refused:
+        return "the last step asked for something that was refused", "yellow"
+    return "", ""
+
+
+def _outcome_style(line: str, style: str) -> str:
+    """Yellow for the line in which a command says that it did not exit with 0."""
+    return "yellow" if line.startswith("[exit code ") and not line.startswith("[exit code 0") else style
+
+
+def clip(line: str, room: int) -> str:
+    """`line` with its indentation, cut to `room` characters, tabs as four spaces."""
+    line = line[: room * 2].expandtabs(4)
+    return line if len(line) <= room else line[: room - 1] + "…"
+
+
+def headline(name: str, arguments: Mapping[str, Any], root: PurePath | None = None) -> tuple[str, str]:
+    """The short name of a call and its essentials: `bash`, `pytest -q`; `edit`, `src/a.py`; `grep`, `TODO in src`."""
+    path = _path(arguments.get("file_path") or arguments.get("path") or "", root)
+    short = _SHORT_NAMES.get(name, name)
+    if name == "bash":
+        return short, str(arguments.get("command", ""))
+    if name == "read_file":
+        return short, path + _range(arguments)
+    if name in _WRITES:
+        return short, path
+    if name in ("glob", "grep"):
+        pattern, include = arguments.get("pattern", ""), arguments.get("include")
+        return short, f"{pattern}{f' in {path}' if path else ''}{f' ({include})' if include else ''}"
+    return short, " ".join(_brief(value) for value in arguments.values())
+
+
+def _brief(value: object) -> str:
+    return value if isinstance(value, str) else repr(value)
+
+
+def _path(value: object, root: PurePath | None) -> str:
+    path = str(value)
+    if root is not None and path.startswith(f"{root}{os.sep}"):
+        return path[len(str(root)) + 1 :]
+    return path
+
+
+def _range(arguments: Mapping[str, Any]) -> str:
+    offset, limit = arguments.get("offset"), arguments.get("limit")
+    if not isinstance(offset, int) and not isinstance(limit, int):
+        return ""
+    first = offset if isinstance(offset, int) else 1
+    return f":{first}-{first + limit - 1}" if isinstance(limit, int) else f":{first}-"
+
+
+def _line_count(text: str) -> int:
+    return len(text.strip("\n").splitlines())
+
+
+def diff_lines(text: str) -> list[str]:
+    """The lines of the unified diff in `text`, from its first header or hunk on; [] if there is none."""
+    lines = text.splitlines()
+    for at, line in enumerate(lines):
+        if line.startswith(("@@ ", "--- ")):
+            return lines[at:]
+    return []
+
+
+def diff_counts(text: str) -> tuple[int, int]:
+    """Lines added and removed by the unified diff in `text`."""
+    body = [line for line in diff_lines(text) if not line.startswith(("+++ ", "--- "))]
+    return sum(line.startswith("+") for line in body), sum(line.startswith("-") for line in body)
+
+
+def compacted_words(event: Compacted) -> str:
+    """`compacted 96k -> 31k (summary, $0.03, 4.1 s)`."""
+    facts = [event.how]
+    if event.cost:
+        facts.append(money(event.cost))
+    if event.seconds >= 0.1:
+        facts.append(f"{event.seconds:.1f} s")
+    return f"compacted {tokens(event.before)} -> {tokens(event.after)} ({', '.join(facts)})"
+
+
+def tokens(count: int) -> str:
+    """`812`, `9.6k`, `31k`, `1.2M`."""
+    if count < 1000:
+        return str(count)
+    if count < 999_500:
+        return f"{count / 1000:.1f}k" if count < 9_950 else f"{count / 1000:.0f}k"
+    return f"{count / 1_000_000:.1f}M"
+
+
+def money(dollars: float) -> str:
+    """Dollars with enough digits to be worth reading."""
+    return f"${dollars:.2f}" if dollars >= 0.1 else f"${dollars:.4f}" if dollars < 0.01 else f"${dollars:.3f}"
+
+
+def usage_words(usage: Usage) -> str:
+    """`12k tokens in (80% cached), 456 out, $0.02`."""
+    cached = f" ({100 * usage.cached // usage.prompt}% cached)" if usage.cached and usage.prompt else ""
+    cost = f", {money(usage.cost)}" if usage.cost is not None else ""
+    return f"{tokens(usage.prompt)} tokens in{cached}, {tokens(usage.completion)} out{cost}"

@@ -1,0 +1,329 @@
+"""The session: an append-only log that holds everything, and the view of it that the model is given.
+
+The view is a pure function of the log: the messages that the newest `view` record names, then every message after it.
+So nothing that makes the view smaller can lose anything, taking that back is one more `view` record, and loading is
+replaying. The records, beside `id`, `type` and `at`:
+
+    session   version, session, project, created, model, system; the newest counts, `origin` marks a copy
+    message   what was said: {"message": {...}, "n": its number among the messages}
+    derived   a message that a tier made (a stub, a summary); in the view only where a `view` record names it
+    view      {"ranges": [[first, last], ...], "how": ...}: inclusive ids over `message` and `derived` records;
+              "undoes" is the id of the `view` record that this one takes back
+    model, usage, note
+
+The price: a message in view is held twice, in memory and on disk; one out of view costs its place in the index.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from . import sessiondir
+from .errors import SessionError
+from .events import Usage
+from .journal import Journal, words
+from .logfile import Record, private_directory, write_private
+from .messages import Message
+
+VERSION = 1
+
+
+class Session:
+    """One conversation and its log.
+
+    `system` is the frozen system prompt (to be set before the first append where a damaged log has lost it),
+    `total_usage` the sum of all usage records, `undone` whether the view is as an undo left it, `notices` what
+    loading had to say. Only one thread may append; `message`, `messages` and `spill` may be called from any.
+    """
+
+    latest = staticmethod(sessiondir.latest)
+    find = staticmethod(sessiondir.find)
+    listing = staticmethod(sessiondir.listing)
+
+    def __init__(self, path: Path, *, project: str = "", system: str = "", model: str = "") -> None:
+        self.project = project
+        self.system = system
+        self.model_name = model
+        self.total_usage = Usage()
+        self.undone = False
+        self.notices: list[str] = []
+        self._journal = Journal(path)
+        self._started = False  # a session record stands in the log
+        self._waiting: list[tuple[str, Record]] = []  # what was said to the log before there is one
+        self._count = 0
+        self._live: list[int] = []
+        self._held: dict[int, Message] = {}
+        self._record_of: dict[int, int] = {}  # id(message) -> record id, for members of the view
+        self._undoable: list[tuple[int, list[list[int]]]] = []  # view record, ranges of the view before it
+        self._notes: dict[str, dict[str, Any]] = {}
+        self._folder: Path | None = None  # for spilled texts, where there is no log to put them beside
+
+    # -- opening and closing
+
+    @classmethod
+    def create(cls, home: Path, project: Path, *, system: str = "", model: str = "") -> Session:
+        """A new session of `project`. Nothing is written before the first append, which may raise SessionError."""
+        path = sessiondir.project_directory(home, project) / f"{sessiondir.new_id()}.jsonl"
+        return cls(path, project=str(project.resolve()), system=system, model=model)
+
+    @classmethod
+    def in_memory(cls, *, system: str = "", model: str = "") -> Session:
+        """A session that leaves nothing behind but spilled texts, which go to a temporary directory."""
+        session = cls(Path(f"{sessiondir.new_id()}.jsonl"), system=system, model=model)
+        session.keep_in_memory()
+        return session
+
+    @classmethod
+    def load(cls, path: Path) -> Session:
+        """The session in the log at `path`, its view as it was live.
+
+        Where another process has the log open, the session goes on in a copy of its own; where the log cannot be
+        written, in memory. Both are said in `notices`, as is what was damaged. Raises SessionError if there is no
+        log that this version can read; the file is then as it was.
+        """
+        session = cls(path)
+        session.notices = session._journal.load(session._take, path.with_name(f"{sessiondir.new_id()}.jsonl"))
+        try:
+            session._settle()
+        except SessionError:
+            session.close()
+            raise
+        if session.path != path:
+            session._mark_as_copy(path)
+        if session._journal.next and not session._started:
+            session.notices.append("the session log has lost its first record, and with it the system prompt")
+        return session
+
+    def _mark_as_copy(self, origin: Path) -> None:
+        try:
+            self._introduce(origin=origin.stem)
+        except SessionError as error:
+            self.keep_in_memory()
+            self.notices.append(f"{error} What comes now is not kept on disk.")
+
+    def fresh(self) -> Session:
+        """A new session of the same project, with the same system prompt and model."""
+        path = self.path.with_name(f"{sessiondir.new_id()}.jsonl")
+        session = Session(path, project=self.project, system=self.system, model=self.model_name)
+        if not self.on_disk:
+            session.keep_in_memory()
+        return session
+
+    @property
+    def path(self) -> Path:
+        """The log; it exists from the first append on, and never for a session in memory."""
+        return self._journal.path
+
+    @property
+    def id(self) -> str:
+        return self.path.stem
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether what is appended now is kept in the log (or will be, before the first append)."""
+        return self._journal.on_disk
+
+    def keep_in_memory(self) -> None:
+        """Goes on without the disk, after a SessionError; the log keeps what it has, and an append can be retried."""
+        self._journal.keep_in_memory()
+
+    def sync(self) -> None:
+        """Brings the log to the disk; at the end of a turn. Raises SessionError."""
+        self._journal.sync()
+
+    def close(self) -> None:
+        """Gives up the log and its lock. Safe to call twice."""
+        self._journal.close()
+
+    # -- the view
+
+    @property
+    def view(self) -> list[Message]:
+        """A fresh list of the live messages; the same objects each time."""
+        return [self._held[record] for record in self._live]
+
+    def id_of(self, message: Message) -> int | None:
+        """The record id of a member of the view, found by identity; None for any other object."""
+        return self._record_of.get(id(message))
+
+    def append(self, message: Message, **meta: Any) -> int:
+        """Logs `message`, which joins the view, and returns its record id. `meta` is kept beside it.
+
+        Raises SessionError if it cannot be written; nothing is changed then, and the same append can be tried again.
+        The message must not be changed afterwards: the log would no longer be what the view is.
+        """
+        extra = {"meta": meta} if meta else {}
+        record = self._write("message", n=self._count + 1, message=message, **extra)
+        self._count += 1
+        self._live.append(record)
+        self._held[record] = message
+        self._record_of[id(message)] = record
+        return record
+
+    def replace_view(self, messages: list[Message], *, how: str, **facts: Any) -> None:
+        """Makes `messages` the view. Members of the view keep their records, others are logged as derived.
+
+        `how` and `facts` are kept in the view record. Raises SessionError with the view unchanged.
+        """
+        live: list[int] = []
+        held: dict[int, Message] = {}
+        fresh: dict[int, int] = {}
+        for message in messages:
+            record = self._record_of.get(id(message), fresh.get(id(message)))
+            if record is None:
+                record = fresh[id(message)] = self._write("derived", message=message)
+            live.append(record)
+            held[record] = message
+        before = self._journal.ranges(self._live)
+        extra = {"facts": facts} if facts else {}
+        view = self._write("view", ranges=self._journal.ranges(live), how=how, **extra)
+        self._undoable.append((view, before))
+        self.undone = False
+        self._live, self._held = live, held
+        self._settle()
+
+    def undo(self) -> bool:
+        """Takes the newest replacement of the view back: what it replaced, plus what came since. False if none."""
+        if not self._undoable:
+            return False
+        undone, before = self._undoable[-1]
+        live = self._journal.expand(before) + [record for record in self._live if record > undone]
+        held = {record: self.message(record) for record in live}
+        self._write("view", ranges=self._journal.ranges(live), how="undo", undoes=undone)
+        self._undoable.pop()
+        self.undone = True
+        self._live, self._held = live, held
+        self._settle()
+        return True
+
+    def _settle(self) -> None:
+        """Lets go of what is out of view and reads what came back into it."""
+        self._held = {record: self.message(record) for record in self._live}
+        self._record_of = {id(message): record for record, message in self._held.items()}
+
+    # -- what else is kept
+
+    def message(self, record: int) -> Message:
+        """The message of any `message` or `derived` record ever logged. Raises KeyError if there is none."""
+        held = self._held.get(record)
+        if held is not None:
+            return held
+        message: Message = self._journal.record(record)["message"]
+        return message
+
+    def messages(self) -> Iterator[tuple[int, Message]]:
+        """Every `message` record ever logged, in order, read from the file one by one."""
+        for record in self._journal.carriers():
+            if record["type"] == "message":
+                yield record["id"], record["message"]
+
+    def note(self, kind: str, **data: Any) -> None:
+        """Logs a fact of the program's own, such as a working directory. Before the first message it waits for it."""
+        self._notes[kind] = data
+        self._later("note", {"kind": kind, "data": data})
+
+    def noted(self, kind: str) -> dict[str, Any] | None:
+        """The data of the newest note of this kind, also after loading."""
+        return self._notes.get(kind)
+
+    def usage(self, usage: Usage) -> None:
+        """Logs the usage of one request and adds it to `total_usage`."""
+        self.total_usage += usage
+        self._later("usage", {**dataclasses.asdict(usage), "model": self.model_name})
+
+    def model(self, name: str) -> None:
+        """Logs that `name` answers from here on."""
+        self.model_name = name
+        if self._started:
+            self._write("model", model=name)
+
+    def spill(self, text: str) -> Path:
+        """Keeps `text` whole in a new private file beside the log, and returns its path. Raises SessionError."""
+        try:
+            folder = self.path.parent
+            if not self.on_disk:
+                folder = self._folder = self._folder or Path(tempfile.mkdtemp(prefix="corecoder-"))
+            private_directory(folder)
+            path = folder / f"{self.id}.{token_hex(4)}.txt"
+            write_private(path, text.encode("utf-8", "surrogatepass"))
+        except OSError as error:
+            raise SessionError(f"cannot keep a long text beside the session log: {words(error)}") from error
+        return path
+
+    def _later(self, kind: str, fields: Record) -> None:
+        """Writes a record that must not be the one that creates the log."""
+        if self._started:
+            self._journal.write(kind, fields)
+        else:
+            self._waiting.append((kind, fields))
+
+    def _write(self, kind: str, **fields: Any) -> int:
+        if not self._started:
+            self._introduce()
+        return self._journal.write(kind, fields)
+
+    def _introduce(self, **more: Any) -> None:
+        """Writes the session record, and what waited for there to be one."""
+        about = {"version": VERSION, "session": self.id, "project": self.project, "created": round(time.time(), 3)}
+        fields = {**about, "model": self.model_name, "system": self.system, **more}
+        if self._journal.begun:
+            self._journal.write("session", fields)
+        else:
+            self._journal.begin(fields)
+        self._started = True
+        while self._waiting:
+            self._journal.write(*self._waiting[0])
+            self._waiting.pop(0)
+
+    # -- replaying the log
+
+    def _take(self, record: Record) -> None:
+        """Takes one record in. Raises KeyError, TypeError or ValueError, with nothing changed, if it is malformed."""
+        kind = record["type"]
+        if kind in ("message", "derived"):
+            self._take_message(record, joins=kind == "message")
+        elif kind == "view":
+            self._take_view(record)
+        elif kind == "session":
+            self._take_session(record)
+        elif kind == "model":
+            self.model_name = str(record["model"])
+        elif kind == "usage":
+            self.total_usage += Usage(**{each.name: record[each.name] for each in dataclasses.fields(Usage)})
+        elif kind == "note":
+            self._notes[record["kind"]] = record["data"]
+
+    def _take_session(self, record: Record) -> None:
+        if record["version"] > VERSION:
+            raise SessionError(
+                f"{self.path} was written by a newer CoreCoder (log version {record['version']}, this one reads "
+                f"{VERSION}). It was left as it is; update CoreCoder to go on with it."
+            )
+        self.project, self.model_name, self.system = record["project"], record["model"], record["system"]
+        self._started = True
+
+    def _take_message(self, record: Record, *, joins: bool) -> None:
+        message = record["message"]
+        if not isinstance(message, dict):
+            raise TypeError("a message is an object")
+        self._held[record["id"]] = message
+        if joins:
+            self._live.append(record["id"])
+            self._count += 1
+
+    def _take_view(self, record: Record) -> None:
+        live = self._journal.expand(record["ranges"])
+        undoes = record.get("undoes")
+        if undoes is None:
+            self._undoable.append((record["id"], self._journal.ranges(self._live)))
+        else:
+            self._undoable = [entry for entry in self._undoable if entry[0] < undoes]
+        self.undone = undoes is not None
+        held = self._held
+        self._live, self._held = live, {number: held[number] for number in live if number in held}

@@ -1,0 +1,52 @@
+"""Small pure functions on text that several layers need: what a terminal may be given, and how to shorten."""
+
+from __future__ import annotations
+
+import re
+
+# ECMA-48 control functions (CSI, OSC/DCS/SOS/PM/APC strings, two-byte escapes) in 7-bit and C1 form, then every
+# control character that is left except newline and tab. An unterminated string control ends at the line.
+_CONTROL = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]*[0-~]?"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+_BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
+_SUSPECT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def printable(text: str) -> str:
+    """`text` without control characters, escape sequences, bidirectional overrides or lone surrogates.
+
+    Newlines and tabs stay, CR LF becomes a newline, and a lone CR too, so that nothing can overwrite a line.
+    """
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if _SUSPECT.search(text):  # a tenth of the time where there is nothing to find
+        text = _CONTROL.sub("", text)
+    text = _BIDI.sub("", text)
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def one_line(text: str, limit: int = 100) -> str:
+    """`text` as one printable line of at most `limit` characters, an ellipsis marking what was cut."""
+    line = " ".join(printable(text[: limit * 4]).split())
+    return line if len(line) <= limit and len(text) <= limit * 4 else line[: limit - 1] + "…"
+
+
+def clip_middle(text: str, limit: int, note: str = "… {dropped:,} characters left out …") -> str:
+    """`text` if it has at most `limit` characters, else its head (two thirds) and tail around a note on its own line.
+
+    `note` is a format string that is given `dropped`, the number of characters left out.
+    """
+    if len(text) <= limit:
+        return text
+    head = limit * 2 // 3
+    tail = limit - head
+    dropped = len(text) - head - tail
+    return f"{text[:head]}\n{note.format(dropped=dropped)}\n{text[len(text) - tail :]}"
+
+
+def plural(count: int, noun: str) -> str:
+    """`1 line`, `3 lines`, `1,204 lines`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

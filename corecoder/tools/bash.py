@@ -1,0 +1,195 @@
+"""The shell as a tool: runs a command, tells the model what it printed and how it ended, nothing more.
+
+The exit code is stated and never interpreted: what counts as failure is the model's to judge.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from typing import Any, ClassVar
+
+from ..capture import Capture
+from ..errors import ToolError
+from ..messages import NO_OUTPUT
+from ..processes import Job, Process
+from ..shell import Outcome, State, environment, run
+from ..text import one_line, plural
+from ..tool import Tool, ToolContext, ToolResult, Workspace
+
+TIMEOUT = 120  # seconds
+LONGEST = 3600
+_FIRST_LOOK = 0.5  # seconds in which a background job shows whether it starts at all
+_SIGPIPE = 141  # what a stage gives that was cut short by the next one: `yes | head`
+
+_ASKED = re.compile(
+    r"\[sudo\] password|sudo: a (?:terminal|password) is required|password:\s*$|passphrase|"
+    r"terminal prompts disabled|could not read (?:Username|Password)|Permission denied \(publickey|"
+    r"Host key verification failed|not a tty|/dev/tty",
+    re.IGNORECASE,
+)
+_ASKED_HINT = "there is no terminal and no input here, so a command that asks for a password or an answer cannot get it"
+
+
+class BashTool(Tool):
+    name: ClassVar[str] = "bash"
+    description: ClassVar[str] = (
+        "Run a command with bash and get its output (stdout and stderr together) and exit code. The working directory "
+        "and exported variables carry over to the next call. No terminal and no input: commands must not ask anything. "
+        "Long output is cut in the middle; all of it goes to a file that is named. For servers and other long-running "
+        "work set background; whatever is still running ends with the session."
+    )
+    parameters: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "command": {"type": "string", "description": "the command, of one line or many"},
+            "timeout": {"type": "number", "description": f"seconds, default {TIMEOUT}, at most {LONGEST}"},
+            "background": {
+                "type": "boolean",
+                "description": "leave it running and return; output goes to a log",
+            },
+        },
+        "required": ["command"],
+    }
+
+    def execute(
+        self, command: str, timeout: float = TIMEOUT, background: bool = False, *, ctx: ToolContext
+    ) -> ToolResult:
+        if not command.strip():
+            raise ToolError("The command is empty.")
+        if not timeout > 0:
+            raise ToolError(f"timeout must be a number of seconds above 0, at most {LONGEST}.")
+        workspace, timeout = ctx.workspace, min(timeout, LONGEST)
+        _require_directory(workspace)
+        ended = workspace.processes.ended_jobs()  # before the command runs, which might look for them
+        capture = Capture(ctx.spill)
+        outcome = run(
+            command,
+            capture,
+            cwd=workspace.cwd,
+            env=environment(os.environ, {**workspace.env, "PWD": str(workspace.cwd)}, ctx.secrets),
+            mark=workspace.processes.next_mark(),
+            timeout=_FIRST_LOOK if background else timeout,
+            token=ctx.token,
+            output=ctx.output,
+            hand_over=background,
+        )
+        notes = [*_outcome(outcome, timeout), *_taken_over(workspace, outcome, command, capture, background)]
+        notes += [_ended(job) for job in [*ended, *workspace.processes.ended_jobs()]]
+        return _result(workspace, capture, outcome, notes)
+
+
+def _require_directory(workspace: Workspace) -> None:
+    lost = workspace.cwd
+    if os.path.isdir(lost):
+        return
+    if not os.path.isdir(workspace.root):
+        raise ToolError(f"The project directory {workspace.root} no longer exists, so no command can be run in it.")
+    workspace.cwd = workspace.root
+    raise ToolError(f"The directory {lost} no longer exists. Nothing was run; the shell is now in {workspace.root}.")
+
+
+def _outcome(outcome: Outcome, timeout: float) -> list[str]:
+    took = f"{outcome.seconds:.1f} s"
+    if outcome.ending == "running":
+        return []
+    if outcome.ending == "exited":
+        return [f"{_code(outcome.code)}{_stages(outcome)}, {took}"]
+    why = f"timed out after {timeout:g} s" if outcome.ending == "timed out" else f"cancelled after {took}"
+    notes = [f"{why}: the command and what it started were ended; directory and variables are as before it"]
+    if outcome.left:
+        notes.append(f"could not be ended: {_listed(outcome.left)}")
+    return notes
+
+
+def _code(code: int | None) -> str:
+    if code is None or code >= 0:
+        return f"exit code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:  # a real-time signal
+        return f"killed by signal {-code}"
+
+
+def _stages(outcome: Outcome) -> str:
+    """The exit codes within the last pipeline, where the last of them hides another."""
+    stages = outcome.state.stages if outcome.state else ()
+    if len(stages) < 2 or stages[-1] != outcome.code or not set(stages[:-1]) - {0, _SIGPIPE}:
+        return ""
+    return f" (in the pipeline: {', '.join(map(str, stages))})"
+
+
+def _taken_over(workspace: Workspace, outcome: Outcome, command: str, capture: Capture, background: bool) -> list[str]:
+    """Makes what the command left behind the workspace's, and says so."""
+    processes = workspace.processes
+    processes.remember(outcome.left)
+    if outcome.ending == "running":
+        job = processes.add_job(outcome.children[0], one_line(command, 60), capture.path)
+        for child in outcome.children[1:]:
+            processes.adopt(child)
+        return [_started(job, capture)]
+    for child in outcome.children:
+        processes.adopt(child)
+    if outcome.ending != "exited":
+        return []
+    notes = [] if background else _moved(workspace, outcome.state)
+    if outcome.left:
+        log = f"; output from here on: {capture.path}" if outcome.children and capture.path else ""
+        notes.append(f"left running until the session ends: {_listed(outcome.left)}{log}")
+    return notes
+
+
+def _started(job: Job, capture: Capture) -> str:
+    pid = job.process.pid
+    log = (
+        f"its output goes to {job.log} (read_file shows it)"
+        if job.log
+        else f"its output is not kept {capture.problem}".rstrip()
+    )
+    return f"job {job.number} runs in the background, pid {pid}; {log}; `kill -- -{pid}` ends it, or else the session"
+
+
+def _ended(job: Job) -> str:
+    return f"background job {job.number} has ended: {_code(job.process.returncode)}; command: {job.command}"
+
+
+def _moved(workspace: Workspace, state: State | None) -> list[str]:
+    """Carries directory and variables over; what is said about it."""
+    if state is None:
+        return ["directory and variables are as before: the shell did not report them (exec, kill or a trap on EXIT)"]
+    workspace.env.update(state.exports)
+    notes = [f"too long to carry over: {', '.join(state.dropped)}"] if state.dropped else []
+    if state.cwd == workspace.cwd:
+        return notes
+    if not state.cwd.is_absolute() or not os.path.isdir(state.cwd):
+        workspace.cwd = workspace.root
+        return [*notes, f"the directory {state.cwd} no longer exists; now in {workspace.root}"]
+    workspace.cwd = state.cwd
+    return [*notes, f"now in {state.cwd}"]
+
+
+def _listed(left: tuple[Process, ...]) -> str:
+    shown = [f"{each.pid} {one_line(each.command(), 60)}".rstrip() for each in left[:10]]
+    return ", ".join(shown) + (f" and {len(left) - 10} more" if len(left) > 10 else "")
+
+
+def _result(workspace: Workspace, capture: Capture, outcome: Outcome, notes: list[str]) -> ToolResult:
+    text = capture.text()
+    if capture.byte_count and capture.binary:
+        notes.append(
+            f"{plural(capture.byte_count, 'byte')} of output, not text in UTF-8: redirect it to a file to keep it"
+        )
+    if outcome.code != 0 and _ASKED.search(text[-2_000:]):
+        notes.append(_ASKED_HINT)
+    code = outcome.code if outcome.code is None or outcome.code >= 0 else 128 - outcome.code
+    data: dict[str, Any] = {
+        "exit_code": code,
+        "timed_out": outcome.ending == "timed out",
+        "cancelled": outcome.ending == "cancelled",
+        "cwd": str(workspace.cwd),
+        "log": str(capture.path) if capture.path else None,
+    }
+    body = text.rstrip("\n") or NO_OUTPUT
+    content = "\n".join([body, *(f"[{note}]" for note in notes)])
+    return ToolResult(content, ok=outcome.ending in ("exited", "running"), data=data)

@@ -1,0 +1,151 @@
+"""Replacing a piece of a file. The piece is found by its text alone, so an edit lands where it was meant or nowhere."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, ClassVar
+
+from ..errors import ToolError
+from ..text import plural
+from ..tool import Tool, ToolContext, ToolResult
+from .diff import Block, Diff, split, unified
+from .files import decode, load, locate, save, shown
+from .matching import Match, Source, Span, find
+from .nearest import difference, nearest
+from .read_file import text_lines
+from .syntax import syntax_note
+
+_AROUND = 1
+_MOST_SHOWN = 12
+_LINE = 200
+_TELLING = 10  # characters from which a text is hardly there by chance
+
+
+class EditFileTool(Tool):
+    name: ClassVar[str] = "edit_file"
+    description: ClassVar[str] = (
+        "Replace old_string by new_string in a file. old_string is the file's own text without line numbers and must "
+        "occur exactly once: take in enough lines around it, or set replace_all to change every occurrence."
+    )
+    parameters: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "properties": {
+            "file_path": {"type": "string"},
+            "old_string": {"type": "string"},
+            "new_string": {"type": "string"},
+            "replace_all": {"type": "boolean"},
+        },
+        "required": ["file_path", "old_string", "new_string"],
+    }
+
+    def execute(
+        self, file_path: str, old_string: str, new_string: str, replace_all: bool = False, *, ctx: ToolContext
+    ) -> ToolResult:
+        workspace = ctx.workspace
+        if not old_string:
+            raise ToolError("old_string is empty. Give the text to replace; write_file creates files.")
+        path = locate(workspace, file_path)
+        opened = load(workspace, path)
+        name = shown(workspace, path)
+        content = decode(opened.data, name)
+        source = Source(content.text)
+        old, new = old_string.removeprefix("\ufeff"), new_string.removeprefix("\ufeff")
+        match = find(source, old, new, replace_all)
+        if match is None:
+            raise ToolError(_not_found(name, source, source.normal(old), source.normal(new)))
+        text = _spliced(content.text, match.spans)
+        if text == content.text:
+            raise ToolError(f"The edit would change nothing in {name}. {_why_nothing(old, new)}")
+        data = content.encode(text)
+        stale = workspace.seen.get(opened.real, opened.stamp) != opened.stamp
+        real = save(workspace, path, data, opened.stamp)
+        diff = unified(name, *_blocks(content.text, match.spans))
+        said = [_summary(name, match, diff, content.note)]
+        said += ["The file had changed on disk since you last saw it; only this place was touched."] if stale else []
+        note = syntax_note(path, data, opened.data, ctx.token)
+        said += [note] if note else []
+        facts = {"path": str(real), "action": "edit", "added": diff.added, "removed": diff.removed}
+        after = "\n".join([*said, *_excerpt(text_lines(text), diff, match)])
+        return ToolResult(after, display="\n".join([*said, diff.text]), data=facts)
+
+
+def _spliced(text: str, spans: Sequence[Span]) -> str:
+    out: list[str] = []
+    at = 0
+    for span in spans:
+        out += (text[at : span.start], span.text)
+        at = span.end
+    return "".join([*out, text[at:]])
+
+
+def _blocks(text: str, spans: Sequence[Span]) -> tuple[list[str], list[Block]]:
+    """The lines of `text`, and the whole lines that the spans change."""
+    lines = split(text)
+    starts = [0, *accumulate(len(line) for line in lines)]
+    groups: list[tuple[int, int, list[Span]]] = []
+    for span in spans:
+        first = min(bisect_right(starts, span.start), max(len(lines), 1)) - 1
+        last = max(bisect_right(starts, span.end), first + 1)
+        if groups and first < groups[-1][1]:
+            groups[-1] = (groups[-1][0], last, [*groups[-1][2], span])
+        else:
+            groups.append((first, last, [span]))
+    blocks = []
+    for first, last, inside in groups:
+        last = min(last, len(lines))
+        base, stop = starts[first], starts[last]
+        moved = [Span(span.start - base, span.end - base, span.text) for span in inside]
+        new = _spliced(text[base:stop], moved)
+        blocks.append(Block(first, last, split(new) if new else []))
+    return lines, blocks
+
+
+def _summary(name: str, match: Match, diff: Diff, encoding: str) -> str:
+    count = len(match.spans)
+    where = f"line {diff.places[0][0]}" if count == 1 else plural(count, "place")
+    how = f"; {match.how}" if match.how else ""
+    kept = f"; kept as {encoding}" if encoding else ""
+    return f"Edited {name} at {where} (+{diff.added} -{diff.removed}{how}{kept})."
+
+
+def _excerpt(lines: Sequence[str], diff: Diff, match: Match) -> list[str]:
+    """The first changed place as it is now, numbered; all of the change where it was not exactly what was asked for."""
+    first, count = diff.places[0]
+    last = first + count - 1
+    if match.how:
+        last = max(start + size - 1 for start, size in diff.places)
+    most = 4 * _MOST_SHOWN if match.how else _MOST_SHOWN
+    start, stop = max(1, first - _AROUND), min(len(lines), last + _AROUND)
+    out = [
+        f"{number}\t{line if len(line) <= _LINE else line[:_LINE] + '…'}"
+        for number, line in enumerate(lines[start - 1 : min(stop, start + most - 1)], start)
+    ]
+    return [*out, "…"] if stop >= start + most else out
+
+
+def _why_nothing(old: str, new: str) -> str:
+    if old == new:
+        return "old_string and new_string are the same."
+    return "old_string and new_string differ only in line ends, which edit_file keeps; bash (sed -i) can change them."
+
+
+def _not_found(name: str, source: Source, old: str, new: str) -> str:
+    """Why the edit failed, with the nearest place."""
+    lines = source.plain.split("\n")
+    wanted = old.strip("\n").split("\n")
+    said = f"old_string does not occur in {name}. Nothing was changed."
+    if len(new.strip()) > _TELLING and new in source.plain:
+        said += f" But new_string is there already, at line {source.line_of(source.plain.index(new))}."
+    place = nearest(lines, wanted)
+    if place is None:
+        return f"{said} Nothing in the file is like it: read the file again before the next try."
+    first = place[0]
+    found = lines[first : first + len(wanted)]
+    if found == wanted:
+        return said
+    listed = "\n".join(difference(found, wanted))
+    last = first + len(found)
+    place_words = f"at line {last}" if len(found) == 1 else f"at lines {first + 1} to {last}"
+    return f"{said} The nearest text is {place_words}; file (-) and old_string (+) differ:\n{listed}"

@@ -1,0 +1,356 @@
+"""Files as bytes that must survive: what may be opened, how text is decoded and encoded again, how it is written.
+
+A file is decoded only if encoding it again gives the same bytes, so an edit can change nothing but what it replaces.
+UTF-8, UTF-16 and UTF-32 with a byte order mark are known for certain; of the older encodings GBK and Latin-1 are
+guessed, which is said, and is harmless to every byte that is not replaced. Writing goes through a new file that takes
+the old one's place, so that a crash leaves one or the other; where that would break something (hard links, an owner
+that cannot be kept) the file is written in place, beside a copy that stays until all is well.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import difflib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import ToolError
+from ..text import printable
+from ..tool import Workspace
+
+MOST_BYTES = 20_000_000
+"""Larger files are neither read nor edited here."""
+
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NONBLOCK = getattr(os, "O_NONBLOCK", 0)
+_NO_ROOM = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
+_KINDS = (
+    (stat.S_ISDIR, "a directory"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_MAGIC = (
+    (b"\x7fELF", "an ELF program"),
+    (b"%PDF", "a PDF"),
+    (b"PK\x03\x04", "a ZIP archive"),
+    (b"\x1f\x8b", "gzip data"),
+    (b"SQLite format 3", "an SQLite database"),
+)
+
+
+class NotText(ToolError):
+    """The bytes are not a text in any encoding that is known here; the text says what they seem to be."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """A file's text without its byte order mark, and what is needed to write it back; line ends are as in the file."""
+
+    text: str
+    encoding: str = "utf-8"
+    mark: bytes = b""
+    guessed: bool = False
+
+    def encode(self, text: str) -> bytes:
+        """`text` in this file's encoding, mark included. Raises ToolError with the character that does not fit."""
+        try:
+            return self.mark + text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            char = text[error.start]
+            place = text.count("\n", 0, error.start) + 1
+            raise ToolError(
+                f"The file is {self.encoding}, which has no {char!r} (U+{ord(char):04X}, line {place} of the new "
+                "text). Nothing was written. Use other characters, or convert the file first (bash: iconv)."
+            ) from None
+
+    @property
+    def note(self) -> str:
+        """A word on the encoding where it is not plain UTF-8."""
+        if self.encoding == "utf-8":
+            return ""
+        return f"{self.encoding}, guessed" if self.guessed else self.encoding
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The bytes of a regular file and its (mtime_ns, size) when it was opened; `real` is free of links."""
+
+    real: Path
+    data: bytes
+    stamp: tuple[int, int]
+
+
+def shown(workspace: Workspace, path: Path | str) -> str:
+    """`path` as the model should write it: relative to the shell's directory where it lies below, and printable."""
+    path = Path(path)
+    text = str(path.relative_to(workspace.cwd)) if path.is_relative_to(workspace.cwd) else str(path)
+    if printable(text) == text and "\n" not in text and "\t" not in text:
+        return text
+    return os.fsencode(text).decode("utf-8", "backslashreplace").encode("unicode_escape").decode("ascii")
+
+
+def locate(workspace: Workspace, path: str) -> Path:
+    """The absolute path that the model means. Raises ToolError if it cannot be one."""
+    if not path.strip():
+        raise ToolError("The path is empty.")
+    if "\0" in path:
+        raise ToolError("The path has a NUL character in it.")
+    return workspace.resolve(path)
+
+
+def look(workspace: Workspace, path: Path) -> os.stat_result | None:
+    """The stat of the regular file at `path`, None if nothing is there. Raises ToolError for whatever else it is."""
+    with explained(workspace, path):
+        try:
+            info = os.stat(path)
+        except FileNotFoundError:
+            return None
+        except NotADirectoryError:
+            return None
+    for test, kind in _KINDS:
+        if test(info.st_mode):
+            raise ToolError(f"{shown(workspace, path)} is {kind}, not a file.{_inside(path, kind)}")
+    return info
+
+
+def load(workspace: Workspace, path: Path) -> Opened:
+    """Reads a whole regular file. Raises ToolError in words for everything that cannot be read that way."""
+    info = look(workspace, path)
+    if info is None:
+        raise ToolError(_missing(workspace, path))
+    if info.st_size > MOST_BYTES:
+        raise ToolError(
+            f"{shown(workspace, path)} has {info.st_size:,} bytes, too many for this tool (at most {MOST_BYTES:,}). "
+            "Find the place with grep, and see lines of it with bash: sed -n '1000,1100p'."
+        )
+    with explained(workspace, path):
+        real = Path(os.path.realpath(path))
+        # Without blocking, should a pipe have taken the file's place since it was looked at.
+        with open(os.open(real, os.O_RDONLY | _NOFOLLOW | _NONBLOCK), "rb") as file:
+            now = os.fstat(file.fileno())
+            return Opened(real, file.read(MOST_BYTES), stamp(now))
+
+
+def stamp(info: os.stat_result) -> tuple[int, int]:
+    """What tells one state of a file from the next."""
+    return info.st_mtime_ns, info.st_size
+
+
+def decode(data: bytes, name: str) -> Content:
+    """The text in `data`. Raises NotText for what is binary or would not survive being written back."""
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            with contextlib.suppress(UnicodeDecodeError):
+                return _checked(data, Content(data[len(mark) :].decode(encoding), encoding, mark), name)
+            if encoding != "utf-8":
+                raise NotText(f"{name} starts like {encoding} text but is not. Use bash to inspect it.")
+    if b"\0" in data:
+        raise NotText(f"{name} is {kind_of(data)} ({len(data):,} bytes), not text. Use bash to inspect it.")
+    with contextlib.suppress(UnicodeDecodeError):
+        return Content(data.decode("utf-8"))
+    encoding = _guess(data)
+    return _checked(data, Content(data.decode(encoding), encoding, guessed=True), name)
+
+
+def kind_of(data: bytes) -> str:
+    """What binary data seems to be, in words."""
+    return next((kind for magic, kind in _MAGIC if data.startswith(magic)), "a binary file")
+
+
+def _checked(data: bytes, content: Content, name: str) -> Content:
+    if content.mark + content.text.encode(content.encoding) != data:
+        raise NotText(f"{name} is {content.encoding} text with bytes that would not survive. Use bash to inspect it.")
+    return content
+
+
+def _guess(data: bytes) -> str:
+    """GBK where most of what is not ASCII are common Chinese characters (GB 2312, level 1 and signs), else Latin."""
+    with contextlib.suppress(UnicodeDecodeError):
+        text = data.decode("gb18030")
+        pairs = [char.encode("gb18030") for char in text if ord(char) > 127]
+        common = sum(len(pair) == 2 and 0xA1 <= pair[0] <= 0xD7 and pair[1] >= 0xA1 for pair in pairs)
+        if common >= 0.8 * len(pairs):
+            return "gb18030"
+    if not any(0x80 <= byte < 0xA0 for byte in data):
+        return "latin-1"
+    with contextlib.suppress(UnicodeDecodeError):
+        data.decode("cp1252")
+        return "cp1252"
+    return "latin-1"
+
+
+def save(workspace: Workspace, path: Path, data: bytes, before: tuple[int, int] | None) -> Path:
+    """Writes `data` to `path`, through symbolic links, and notes its new state; returns the real path.
+
+    `before` is the stamp of the file that is replaced, None if there must be none. Raises ToolError, with the file as
+    it was, if something else is there now or it cannot be written.
+    """
+    real = Path(os.path.realpath(path))
+    with explained(workspace, path):
+        if before is None:
+            real.parent.mkdir(parents=True, exist_ok=True)
+        info = look(workspace, real)
+        if (stamp(info) if info else None) != before:
+            raise ToolError(f"{shown(workspace, path)} was changed by someone else just now. Nothing was written.")
+        if info is not None and not os.access(real, os.W_OK):
+            mode = stat.filemode(info.st_mode)
+            raise ToolError(f"{shown(workspace, path)} is read-only ({mode}). Nothing was written.")
+        linked = info is not None and info.st_nlink > 1
+        if linked or not _replace(real, data, info):
+            _overwrite(real, data)
+        workspace.seen[real] = stamp(os.stat(real))
+    return real
+
+
+def _replace(real: Path, data: bytes, old: os.stat_result | None) -> bool:
+    """Puts a new file with the old one's mode, owner and attributes in its place; False if that cannot be."""
+    new = real.with_name(f".corecoder-{secrets.token_hex(6)}.tmp")
+    try:
+        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o600 if old else 0o666)
+    except OSError:
+        if old is None:
+            raise
+        return False
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if old is not None and not _keep(real, new, old):
+            return False
+        os.replace(new, real)
+    except OSError as error:
+        # A mount point cannot be replaced, only written to; and a full disk is full for the other way too.
+        if old is None or error.errno in _NO_ROOM:
+            raise
+        return False
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(new)
+    return True
+
+
+def _keep(real: Path, new: Path, old: os.stat_result) -> bool:
+    """Gives `new` what belongs to `real` besides its bytes; False if that is not allowed."""
+    try:
+        now = os.stat(new)
+        if hasattr(os, "chown") and (now.st_uid, now.st_gid) != (old.st_uid, old.st_gid):
+            os.chown(new, old.st_uid, old.st_gid)
+        os.chmod(new, stat.S_IMODE(old.st_mode))  # after chown, which clears the set-user-id bit
+        for name in _attributes(real):
+            os.setxattr(new, name, os.getxattr(real, name))
+    except OSError:
+        return False
+    return True
+
+
+def _attributes(path: Path) -> list[str]:
+    if not hasattr(os, "listxattr"):
+        return []
+    try:
+        # The security module labels new files itself.
+        return [name for name in os.listxattr(path) if name != "security.selinux"]
+    except OSError:
+        return []
+
+
+def _overwrite(real: Path, data: bytes) -> None:
+    """Writes into the file that is there. Its old bytes lie beside it until the new ones are on the disk."""
+    with open(real, "r+b") as file:
+        old = file.read()
+        copy = _copied(real.with_name(f".corecoder-{secrets.token_hex(6)}.old"), old)
+        try:
+            _write_all(file.fileno(), data)
+        except OSError as error:
+            _restore(file.fileno(), old, copy, error)
+    if copy is not None:
+        copy.unlink(missing_ok=True)
+
+
+def _copied(copy: Path, data: bytes) -> Path | None:
+    try:
+        with open(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o600), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except PermissionError:  # a directory where nothing can be created: the copy in memory is all there is
+        return None
+    except OSError:
+        copy.unlink(missing_ok=True)
+        raise
+    return copy
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    os.lseek(fd, 0, os.SEEK_SET)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.ftruncate(fd, len(data))
+    os.fsync(fd)
+
+
+def _restore(fd: int, old: bytes, copy: Path | None, error: OSError) -> None:
+    try:
+        _write_all(fd, old)
+    except OSError:
+        kept = f" Its old content is in {copy}." if copy else ""
+        raise ToolError(f"Writing failed half-way: {error.strerror}.{kept}") from error
+    if copy is not None:
+        copy.unlink(missing_ok=True)
+    raise error
+
+
+@contextlib.contextmanager
+def explained(workspace: Workspace, path: Path) -> Iterator[None]:
+    """Turns an OSError of the block into a ToolError about `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise ToolError(f"{shown(workspace, path)}: {error.strerror or error}.") from error
+
+
+def _inside(path: Path, kind: str) -> str:
+    if kind != "a directory":
+        return ""
+    try:
+        with os.scandir(path) as scan:
+            names = sorted(entry.name + "/" * entry.is_dir() for entry in scan)
+    except OSError:
+        return ""
+    more = f" and {len(names) - 50} more" if len(names) > 50 else ""
+    return f" In it: {', '.join(map(printable, names[:50]))}{more}" if names else " It is empty."
+
+
+def _missing(workspace: Workspace, path: Path) -> str:
+    """That there is no such file, with the nearest thing that exists."""
+    name = shown(workspace, path)
+    if os.path.islink(path):
+        return f"{name} is a symbolic link to {os.readlink(path)}, which does not exist."
+    parent = path.parent
+    if not parent.is_dir():
+        while not parent.exists():
+            parent = parent.parent
+        is_file = "" if parent.is_dir() else ", which is not a directory"
+        return f"{name} does not exist; the path is good up to {shown(workspace, parent)}{is_file}."
+    try:
+        close = difflib.get_close_matches(path.name, os.listdir(parent), 3, 0.6)
+    except OSError:
+        close = []
+    hint = f" Similar: {', '.join(shown(workspace, parent / each) for each in close)}." if close else ""
+    return f"{name} does not exist.{hint}"

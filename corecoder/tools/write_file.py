@@ -1,0 +1,73 @@
+"""Writing a whole file. What is there already is replaced only if the model has seen it as it is now."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ..errors import ToolError
+from ..text import plural
+from ..tool import Tool, ToolContext, ToolResult, Workspace
+from .diff import unified, whole
+from .files import Content, Opened, decode, load, locate, look, save, shown
+from .syntax import syntax_note
+
+
+class WriteFileTool(Tool):
+    name: ClassVar[str] = "write_file"
+    description: ClassVar[str] = (
+        "Create a file with its parent directories, or replace the whole content of one that you have read. "
+        "To change parts of a file use edit_file."
+    )
+    parameters: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "properties": {"file_path": {"type": "string"}, "content": {"type": "string"}},
+        "required": ["file_path", "content"],
+    }
+
+    def execute(self, file_path: str, content: str, *, ctx: ToolContext) -> ToolResult:
+        workspace = ctx.workspace
+        path = locate(workspace, file_path)
+        name = shown(workspace, path)
+        old = _replaceable(workspace, path, name)
+        before = decode(old.data, name) if old else Content("")
+        text = _with_line_ends_of(before.text, content)
+        data = before.encode(text)
+        if old and data == old.data:
+            return ToolResult(f"{name} has this content already; nothing was written.")
+        real = save(workspace, path, data, old.stamp if old else None)
+        diff = unified(name, *whole(before.text, text), created=old is None)
+        what = f"Replaced {name}" if old else f"Created {name}"
+        kept = f", {before.note}" if before.note else ""
+        lines = f"{plural(len(whole(text, '')[0]), 'line')}{kept}"
+        said = [f"{what} ({lines}; +{diff.added} -{diff.removed})." if old else f"{what} ({lines})."]
+        note = syntax_note(path, data, old.data if old else b"", ctx.token)
+        said += [note] if note else []
+        facts = {"path": str(real), "action": "write", "added": diff.added, "removed": diff.removed}
+        return ToolResult("\n".join(said), display="\n".join([*said, diff.text]), data=facts)
+
+
+def _replaceable(workspace: Workspace, path: Path, name: str) -> Opened | None:
+    """The file that is to be replaced, None if there is none. Raises ToolError if the model has not seen it."""
+    if look(workspace, path) is None:
+        return None
+    old = load(workspace, path)
+    seen = workspace.seen.get(Path(os.path.realpath(path)))
+    if seen == old.stamp or not old.data:
+        return old
+    decode(old.data, name)  # what is not text cannot be read first, and says so
+    if seen is None:
+        raise ToolError(
+            f"{name} exists and you have not read it in this session. Nothing was written. "
+            "Read it first, or change parts of it with edit_file."
+        )
+    raise ToolError(f"{name} has changed on disk since you last read it. Nothing was written. Read it again first.")
+
+
+def _with_line_ends_of(old: str, new: str) -> str:
+    """`new` with the line ends of `old`, where all of them are CR LF and `new` has none of its own."""
+    every = old.count("\n")
+    if every and old.count("\r\n") == every and "\r" not in new:
+        return new.replace("\n", "\r\n")
+    return new

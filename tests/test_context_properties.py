@@ -1,0 +1,140 @@
+"""Random histories against the promises of the context: everything fits, nothing is lost, nothing is torn apart."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from histories import Play, calling, random_text, result
+
+from corecoder.messages import Message, repair, text_of, unpaired
+from corecoder.scripted import ScriptedLLM
+from corecoder.session import Session
+
+SEEDS = range(8)
+
+
+def random_turns(play: Play, rng: random.Random, steps: int, most: int) -> None:
+    """Turns of random steps: batches of calls, any sizes, prompts and words thrown in, pictures, undo, /compact."""
+    step = 0
+    while step < steps:
+        pictures = rng.choice([0, 0, 0, 2])
+        play.say(f"request {step}: {random_text(rng, most if rng.random() < 0.1 else 200)}", pictures)
+        for _ in range(rng.choice([1, 3, 10, 40])):
+            step += 1
+            batch = rng.choice([1, 1, 1, 2, 5, 30 if rng.random() < 0.2 else 3])
+            calls = [
+                (
+                    f"c{step}_{number}",
+                    rng.choice(["bash", "read_file", "write_file", "grep"]),
+                    {"file_path": f"src/f{rng.randrange(20)}.py", "content": random_text(rng, most // batch // 4)},
+                )
+                for number in range(batch)
+            ]
+            play.reply(calling(*calls, text=rng.choice([None, "because it must be so", "next I will look"])))
+            play.results([result(id_, random_text(rng, most) or "(no output)") for id_, _, _ in calls])
+            act = rng.random()
+            if act < 0.03 and play.session.undo():
+                play.context.undone()
+            elif act < 0.06:
+                play.compress(force=True)
+        play.reply({"role": "assistant", "content": f"done with {step}"})
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_request_fits_whatever_happened_before(seed: int, home: Path, project: Path) -> None:
+    rng = random.Random(seed)
+    session = Session.create(home, project)
+    window = rng.choice([12_000, 16_000, 16_001, 32_000, 64_000])
+    summarizer = ScriptedLLM([lambda *_: rng.choice(["", "fine notes on all that was done so far " * 20])] * 999)
+    llm = rng.choice([None, summarizer])
+    play = Play(session, window, scale=rng.choice([0.6, 1.0, 1.0, 1.6]), llm=llm, usage=rng.random() < 0.8)
+    random_turns(play, rng, 50, 40_000)
+    assert max(play.sizes) <= window
+    assert play.hows
+    for record, message in play.logged.items():
+        assert session.message(record) == message
+    live = session.view
+    session.close()
+    again = Session.load(session.path)
+    assert again.view == live
+    again.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_resume_into_a_smaller_window_fits_before_the_first_request(seed: int, home: Path, project: Path) -> None:
+    rng = random.Random(seed)
+    session = Session.create(home, project)
+    play = Play(session, 200_000)
+    random_turns(play, rng, 20, 40_000)
+    session.close()
+    again = Play(Session.load(session.path), 16_000)
+    again.prompt = play.prompt
+    again.say("go on")
+    again.reply({"role": "assistant", "content": "on it"})
+    assert again.sizes[-1] <= 16_000
+    again.session.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_undo_brings_back_the_exact_view(seed: int) -> None:
+    rng = random.Random(seed)
+    play = Play(Session.in_memory(), 32_000)
+    play.say("look at everything")
+    for step in range(8):
+        play.reply(calling((f"c{step}", "read_file", {"file_path": f"f{step}"})))
+        before = play.session.view
+        play.results([result(f"c{step}", random_text(rng, 30_000) or "nothing")])
+        if play.hows:
+            break
+    before = [*play.session.view]
+    if not play.compress(force=True):
+        return
+    assert play.session.view != before
+    play.session.undo()
+    assert play.session.view == before
+
+
+def view_of(rng: random.Random, groups: int) -> list[Message]:
+    """A healthy view of random batches."""
+    view: list[Message] = [{"role": "user", "content": "begin"}]
+    for group in range(groups):
+        size = rng.randrange(5)
+        if size == 0:
+            view += [{"role": "assistant", "content": "said"}, {"role": "user", "content": f"and {group}"}]
+        else:
+            ids = [f"g{group}_{number}" for number in range(size)]
+            view.append(calling(*[(id_, "bash", {"command": "true"}) for id_ in ids]))
+            view += [result(id_, random_text(rng, 2_000) or "(no output)") for id_ in ids]
+    return view
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_safe_split_never_orphans_a_tool_message(seed: int) -> None:
+    from corecoder.context import ContextManager
+
+    view = view_of(random.Random(seed), 20)
+    for keep in range(len(view) + 3):
+        split = ContextManager._safe_split(view, keep)
+        assert unpaired(view[:split]) == []
+        assert unpaired(view[split:]) == []
+        assert len(view) - split >= min(keep, len(view))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_compress_never_leaves_an_orphan_tool_reply(seed: int) -> None:
+    from corecoder.context import ContextManager
+
+    rng = random.Random(seed)
+    context = ContextManager(rng.choice([2_000, 4_000, 8_000]))
+    messages: list[Message] = []
+    for message in view_of(rng, 60):
+        messages.append(message)
+        if unpaired(messages):
+            continue
+        context.maybe_compress(messages, force=rng.random() < 0.05)
+        assert unpaired(messages) == []
+        assert repair(messages) == [*repair(messages)]
+        assert any("begin" in text_of(each) or "and" in text_of(each) for each in messages)
+        assert context.fill(messages) <= context.window

@@ -1,0 +1,272 @@
+"""Events as terminal text: what is shown, what is never written."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from pathlib import PurePosixPath
+
+import pytest
+
+from corecoder.events import (
+    Compacted,
+    Event,
+    MessageCompleted,
+    Notice,
+    ReasoningDelta,
+    Retrying,
+    StepStarted,
+    TextDelta,
+    TodoChanged,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    TurnFinished,
+    TurnStarted,
+    Usage,
+    UsageUpdated,
+)
+from corecoder.render import Renderer, diff_counts, headline, money, tokens, usage_words
+from corecoder.terminal import Screen
+
+NASTY = "\x1b]52;c;ZXZpbA==\x07\x1b]0;t\x07\x1b[2J\x1b[6n\x9b31m\x1b]x\x9d0;y\x9c\u202e\x00\x08"
+MARKUP = "arr[/] [bold]x[/bold] [/INST] - [x] done [/Users/x/App.csproj]"
+
+
+class Terminal(io.StringIO):
+    """A text stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(events: Iterable[Event], *, streaming: bool = True, stream: io.StringIO | None = None) -> str:
+    stream = stream or io.StringIO()
+    renderer = Renderer(Screen(stream, {}), streaming=streaming, root=PurePosixPath("/work/p"))
+    for event in [TurnStarted("go"), *events]:
+        renderer.show(event)
+    return stream.getvalue()
+
+
+def call(name: str, content: str, *, ok: bool = True, refused: bool = False, **arguments: object) -> list[Event]:
+    started = ToolStarted("1", name, dict(arguments))
+    return [started, ToolFinished("1", name, content, ok, refused=refused)]
+
+
+def done(**facts: object) -> TurnFinished:
+    return TurnFinished("end_turn", "", Usage(), **facts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+@pytest.mark.parametrize("streaming", [True, False])
+def test_no_control_character_of_a_model_a_tool_or_a_file_is_written(
+    streaming: bool, stream: type[io.StringIO]
+) -> None:
+    # sent whole and one character at a time, as a stream may cut a sequence anywhere
+    texts = [TextDelta(NASTY), *map(TextDelta, NASTY), ReasoningDelta(NASTY), *map(ReasoningDelta, NASTY)]
+    events: list[Event] = [
+        *texts,
+        MessageCompleted(NASTY, 1),
+        *call("bash", NASTY, command=NASTY),
+        *call("edit_file", f"@@ -1 +1 @@\n-{NASTY}\n+{NASTY}", file_path=NASTY),
+        *call("read_file", NASTY, ok=False, file_path=NASTY),
+        *call(NASTY, NASTY, refused=True, ok=False, **{NASTY: NASTY}),
+        Retrying(NASTY, 2, 1),
+        Notice(NASTY),
+        Notice(NASTY, "warning"),
+        Compacted(10, 5, 2, NASTY),
+        TodoChanged(((NASTY, NASTY),)),
+        TurnFinished("error", NASTY, Usage(), error=NASTY),
+    ]
+    text = shown(events, streaming=streaming, stream=stream())
+    for style in ("1", "2", "31", "32", "33", "36", "0"):  # ours, on a terminal only
+        text = text.replace(f"\x1b[{style}m", "")
+    assert [char for char in text if char != "\n" and (char < " " or "\x7f" <= char <= "\x9f")] == []
+    assert "\u202e" not in text
+
+
+def test_colour_goes_to_a_terminal_only_and_not_against_the_wish_of_the_user() -> None:
+    def write(stream: io.StringIO, environ: dict[str, str]) -> str:
+        Screen(stream, environ).line("x", "red bold")
+        return stream.getvalue()
+
+    assert write(Terminal(), {"TERM": "xterm"}) == "\x1b[31;1mx\x1b[0m\n"
+    assert write(Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}) == "x\n"
+    assert write(Terminal(), {"TERM": "dumb"}) == "x\n"
+    assert write(io.StringIO(), {"TERM": "xterm"}) == "x\n"
+
+
+def test_text_that_looks_like_markup_is_shown_as_it_is() -> None:
+    text = shown(
+        [
+            TextDelta(MARKUP),
+            MessageCompleted(MARKUP, 1),
+            *call("bash", MARKUP, command=MARKUP),
+            TurnFinished("error", "", Usage(), error=MARKUP),
+        ]
+    )
+    assert text.count(MARKUP) == 4
+
+
+def test_streamed_text_is_appended_as_it_comes_and_ends_its_line() -> None:
+    assert shown([TextDelta("Hel"), TextDelta("lo"), MessageCompleted("Hello", 0), done()]) == "Hello\n"
+
+
+def test_without_streaming_only_the_words_beside_calls_are_shown() -> None:
+    events = [
+        ReasoningDelta("hm"),
+        TextDelta("I look."),
+        MessageCompleted("I look.", 1),
+        *call("read_file", "1\ta", file_path="a.py"),
+        TextDelta("The answer."),
+        MessageCompleted("The answer.", 0),
+        done(),
+    ]
+    assert shown(events, streaming=False) == "I look.\n● read a.py (1 line)\n"
+
+
+def test_reasoning_is_dimmed_and_stands_on_lines_of_its_own() -> None:
+    text = shown([ReasoningDelta("hm"), TextDelta("yes"), MessageCompleted("yes", 0)], stream=Terminal())
+    assert text == "\x1b[2mhm\x1b[0m\nyes\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("bash", {"command": "pytest -q"}, ("bash", "pytest -q")),
+        ("read_file", {"file_path": "/work/p/src/a.py"}, ("read", "src/a.py")),
+        ("read_file", {"file_path": "a.py", "offset": 10, "limit": 5}, ("read", "a.py:10-14")),
+        ("read_file", {"file_path": "a.py", "offset": 10}, ("read", "a.py:10-")),
+        ("edit_file", {"file_path": "/else/a.py"}, ("edit", "/else/a.py")),
+        ("write_file", {"file_path": "a.py", "content": "x"}, ("write", "a.py")),
+        ("glob", {"pattern": "*.py", "path": "src"}, ("glob", "*.py in src")),
+        ("grep", {"pattern": "TODO", "include": "*.py"}, ("grep", "TODO (*.py)")),
+        ("recall", {"id": 17}, ("recall", "17")),
+        ("read_file", {"file_path": ["wrong"], "offset": "x"}, ("read", "['wrong']")),
+        ("bash", {}, ("bash", "")),
+    ],
+)
+def test_a_call_is_one_line_with_its_essentials(
+    name: str, arguments: dict[str, object], words: tuple[str, str]
+) -> None:
+    assert headline(name, arguments, PurePosixPath("/work/p")) == words
+
+
+def test_an_edit_says_how_much_it_changed_and_shows_the_diff() -> None:
+    diff = "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,3 @@\n ctx\n-old\n+new\n+more"
+    text = shown(call("edit_file", f"Edited a.py\n{diff}", file_path="a.py"))
+    assert text == "● edit a.py +2 -1\n  @@ -1,2 +1,3 @@\n   ctx\n  -old\n  +new\n  +more\n"
+    coloured = shown(call("edit_file", diff, file_path="a.py"), stream=Terminal())
+    assert "\x1b[32m  +new\x1b[0m" in coloured
+    assert "\x1b[31m  -old\x1b[0m" in coloured
+
+
+def test_a_long_result_is_folded_and_says_how_much_is_hidden() -> None:
+    text = shown(call("bash", "\n".join(map(str, range(100))), command="seq"))
+    assert text.splitlines() == [
+        "● bash seq",
+        "  0",
+        "  1",
+        "  2",
+        "  … 90 lines hidden …",
+        *(f"  {number}" for number in range(93, 100)),
+    ]
+
+
+def test_a_result_of_one_endless_line_takes_one_line() -> None:
+    text = shown(call("bash", "x" * 1_000_000, command="y" * 1_000_000))
+    assert len(text) < 1000
+
+
+def test_the_result_of_a_command_follows_its_line_and_parallel_results_name_their_call() -> None:
+    a, b = ToolStarted("a", "agent", {"task": "one"}), ToolStarted("b", "agent", {"task": "two"})
+    events = [a, b, ToolFinished("a", "agent", "first", True), ToolFinished("b", "agent", "second", True)]
+    assert shown(events).splitlines() == [
+        "● agent one",
+        "● agent two",
+        "● agent one",
+        "  first",
+        "● agent two",
+        "  second",
+    ]
+
+
+def test_failed_and_refused_calls_say_so() -> None:
+    assert shown(call("read_file", "no such file", ok=False, file_path="x")) == "● read x failed\n  no such file\n"
+    refused = shown(call("bash", "Not run: no.", ok=False, refused=True, command="rm x"))
+    assert refused == "● bash rm x\n  Not run: no.\n  ↳ refused\n"
+
+
+def test_a_call_that_was_interrupted_while_it_waited_for_its_line_still_gets_one() -> None:
+    events = [ToolStarted("1", "grep", {"pattern": "x"}), TurnFinished("cancelled", "", Usage())]
+    assert shown(events) == "● grep x interrupted\nstopped\n"
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (TurnFinished("error", "", Usage(), error="no answer"), "error: no answer"),
+        (TurnFinished("cancelled", "", Usage()), "stopped"),
+        (TurnFinished("max_steps", "", Usage(), error="stopped after 3 steps"), "stopped after 3 steps"),
+        (TurnFinished("limit", "", Usage()), "a limit was reached (limit)"),
+        (TurnFinished("refused", "", Usage()), "the provider's content filter withheld the answer"),
+        (done(refused=True), "the last step asked for something that was refused"),
+    ],
+)
+def test_a_turn_that_did_not_simply_end_says_why(event: TurnFinished, line: str) -> None:
+    assert shown([event]) == f"{line}\n"
+
+
+def test_the_end_of_a_turn_sums_up_its_own_usage() -> None:
+    first = UsageUpdated(Usage(1000, 20, 0, 0, 0.01), Usage(9000, 90, 0, 0, 0.9), 1000, 8000)
+    second = UsageUpdated(Usage(3000, 30, 2000, 0, 0.02), Usage(12000, 120, 0, 0, 0.9), 3000, 8000)
+    text = shown([StepStarted(1), first, StepStarted(2), second, done(steps=2)])
+    assert text == "2 steps, 4.0k tokens in (50% cached), 50 out, $0.030\n"
+
+
+def test_retries_and_compactions_are_one_line_each() -> None:
+    assert shown([Retrying("HTTP 503", 12.2, 2)]) == "HTTP 503; trying again in 12 s (attempt 2)\n"
+    line = "compacted 96k -> 31k (summary, $0.030, 4.1 s)\n"
+    assert shown([Compacted(96_000, 31_000, 40, "summary", 0.03, 4.1)], streaming=False) == line
+
+
+def test_text_after_a_retry_starts_on_a_new_line() -> None:
+    text = shown([TextDelta("half an ans"), Retrying("cut", 0, 1), TextDelta("whole"), MessageCompleted("whole", 0)])
+    assert text == "half an ans\ncut; trying again now (attempt 1)\nwhole\n"
+
+
+def test_the_todo_list_is_a_checklist() -> None:
+    event = TodoChanged((("completed", "a"), ("in_progress", "b"), ("pending", "c")))
+    assert shown([event]) == "  [✓] a\n  [→] b\n  [ ] c\n"
+
+
+def test_live_output_needs_no_line_of_its_own() -> None:
+    started, finished = call("bash", "out", command="x")
+    assert shown([started, ToolOutput("1", "out"), finished]) == "● bash x\n  out\n"
+
+
+def test_an_encoding_without_our_signs_gets_plain_ones() -> None:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="latin-1")
+    Screen(stream, {}).line("● é → 中…")
+    assert raw.getvalue().decode("latin-1") == "* é -> ?...\n"
+    stream.close()
+
+
+def test_figures_are_short_and_still_worth_reading() -> None:
+    assert [tokens(n) for n in (0, 999, 1000, 9949, 9950, 31_400, 999_499, 1_200_000)] == [
+        "0", "999", "1.0k", "9.9k", "10k", "31k", "999k", "1.2M",
+    ]  # fmt: skip
+    assert [money(n) for n in (0.0012, 0.034, 1.5)] == ["$0.0012", "$0.034", "$1.50"]
+    assert usage_words(Usage(500, 20)) == "500 tokens in, 20 out"
+    assert diff_counts("no diff") == (0, 0)
+
+
+def test_words_of_ours_are_broken_between_words_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "21")
+    words = "one two three four five six\n/a/path/that/is/longer/than/the/line"
+    on, off = Terminal(), io.StringIO()
+    for stream in (on, off):
+        Screen(stream, {}).prose(words)
+    assert on.getvalue() == "one two three four\nfive six\n/a/path/that/is/longer/than/the/line\n"
+    assert off.getvalue() == f"{words}\n"
