@@ -105,7 +105,7 @@ def sources(into: Path) -> list[str]:
     names = []
     for path in sorted(library.rglob("*.py")):
         relative = path.relative_to(library)
-        if relative.parts[0] in ("test", "site-packages", "lib2to3", "idlelib", "__pycache__"):
+        if {"test", "tests", "site-packages", "__pycache__"} & set(relative.parts):
             continue
         text = path.read_text(encoding="utf-8", errors="replace")
         if text.count("\n") >= 40:
@@ -156,6 +156,7 @@ class Server:
     show: list[str] | None = None
     step: int = 0
     turn_end: int = 0
+    task_end: int = 0
     refused: int = 0
     summaries: list[int] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
@@ -310,6 +311,7 @@ def turns(server: Server) -> Iterator[tuple[str, bool]]:
     for number, prompt in enumerate(prompts(), 1):
         server.turn_end = number * STEPS // TURNS
         yield prompt, False
+    server.task_end = len(server.seen)
     for number in range(EXTRA_TURNS):
         if len(server.kept) >= max(COMPACTIONS):
             return
@@ -447,8 +449,7 @@ def _common(server: Server, one: list[int], other: list[int]) -> int:
 
 
 def report(name: str, server: Server, finished: bool) -> None:
-    task = [request for request in server.seen]
-    paid, floor = cost(server, task)
+    paid, floor = cost(server, server.seen[: server.task_end])
     largest = max(request.tokens for request in server.seen) / server.window
     during = [step for step in server.summaries if step < STEPS]
     kept = "  ".join(

@@ -102,7 +102,7 @@ def run(command: list[str], **environment: str) -> tuple[float, int]:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, **environment},
+        env={**os.environ, **environment, "PYTHONDONTWRITEBYTECODE": ""},
         cwd=environment.get("PWD"),
     )
     _, _, usage = os.wait4(process.pid, 0)

@@ -35,7 +35,7 @@ from .events import (
     UsageUpdated,
 )
 from .jobs import CancelToken, Job, Jobs
-from .messages import Message, Reply, repair
+from .messages import Message, Repairer, Reply
 from .models import ModelInfo
 from .permissions import Permissions
 from .prompt import system_prompt
@@ -101,16 +101,19 @@ class Agent:
         self.llm = llm
         self.tools = list(ALL_TOOLS if tools is None else tools)
         self.workspace = workspace or Workspace.at(Path.cwd())
-        self.session = session or Session.in_memory(system=system_prompt(self.workspace, self.tools))
+        self.session = session or Session.in_memory()
+        self.session.system = self.session.system or system_prompt(self.workspace, self.tools)
         self.permissions = permissions or Permissions("auto", self.workspace)
         self.max_steps = max_steps
         self.interactive = interactive
         self._secrets = secrets
         self._schemas = [tool.schema() for tool in self.tools]
+        self._return_to((self.session.noted("cwd") or {}).get("path"))
         self._system: Message = {"role": "system", "content": self.session.system}
         self.context = context or ContextManager(llm.info.window, system=self._system, tools=self._schemas)
         self.context.follow(self.session)
         self._jobs = Jobs()
+        self._repair = Repairer()
         self._turn = 0
         self._running = False
 
@@ -168,11 +171,14 @@ class Agent:
         return self._exclusive(driver, self._compact(driver, focus))
 
     def undo_compaction(self) -> bool:
-        """Brings back the view from before the last compaction, plus what came since; False if there was none."""
-        if not self.session.undo():
-            return False
-        self.context.undone()
-        return True
+        """Brings back the view from before the last compaction, plus what came since; False if there was none.
+
+        Raises SessionError, with the view as it was, if the log cannot be written.
+        """
+        undone = self.session.undo()
+        if undone:
+            self.context.undone()
+        return undone
 
     def reset(self) -> None:
         """Starts a new session; the old one stays on disk."""
@@ -265,10 +271,12 @@ class Agent:
             self._append(reply.message)
             driver.settle_text()
             yield MessageCompleted(reply.content, len(reply.tool_calls))
-            turn.text = turn.text + reply.content if cuts else reply.content
-            cuts = cuts + 1 if reply.cut else 0
             if reply.tool_calls:
+                turn.text = ""  # words beside calls are no answer
                 turn.refused = yield from self._tool_round(driver, dispatcher, reply)
+            else:
+                turn.text = turn.text + reply.content if cuts else reply.content
+            cuts = cuts + 1 if reply.cut else 0
             steering = driver.take_steering()
             if reply.cut and cuts < MAX_CUTS and not reply.tool_calls:
                 steering.insert(0, CUT_NOTE)
@@ -304,7 +312,7 @@ class Agent:
 
     def _request(self, driver: Driver) -> Generator[Event, None, Reply]:
         view = self.session.view
-        sent = [self._system, *repair(view)]
+        sent = [self._system, *self._repair(view)]
 
         def work(job: Job) -> Reply:
             return self.llm.chat(
@@ -355,14 +363,18 @@ class Agent:
         try:
             if not (yield from self._compress(driver, force=True, focus=focus)):
                 yield Notice("nothing to compact")
+            self.session.sync()
         except TurnCancelled:
             yield Notice("compaction cancelled; the conversation is as it was")
         except CoreCoderError as error:
             yield Notice(f"compaction failed: {error}; the conversation is as it was", "warning")
-        finally:
-            self.session.sync()
 
     # -- the log
+
+    def _return_to(self, directory: object) -> None:
+        """A resumed session goes on in the directory where its last command left it, if that still exists."""
+        if isinstance(directory, str) and Path(directory).is_dir():
+            self.workspace.cwd = Path(directory)
 
     def _append(self, message: Message) -> None:
         self.context.observe(message, self.session.append(message))
@@ -374,6 +386,8 @@ class Agent:
             if turn.stop_reason == "cancelled" or driver.partial.strip():
                 ending = INTERRUPTED if turn.stop_reason == "cancelled" else BROKEN
                 self._append({"role": "assistant", "content": f"{driver.partial}\n\n{ending}".strip()})
+            if self.session.noted("cwd") != (place := {"path": str(self.workspace.cwd)}):
+                self.session.note("cwd", **place)
             self.session.sync()
         except SessionError as error:
             turn.fail(str(error))

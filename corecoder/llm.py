@@ -26,7 +26,7 @@ from .events import Usage
 from .jobs import CancelToken
 from .messages import Message, Reply
 from .models import ModelInfo
-from .providers import checked_url, preset_for
+from .providers import checked_url, is_local, preset_for
 from .reader import judged, read
 from .refusals import classify, output_cap, overflow_figures
 from .retries import LLMSettings, Retries
@@ -78,7 +78,8 @@ class LLM:
         self._lock = threading.Lock()
         self._idle: list[Wire] = []
         self._closed = False
-        self._looked_up = not self._lessons.stale
+        # A server on this machine may have been started anew with another window: it is asked in every process.
+        self._looked_up = not (self._lessons.stale or is_local(base_url))
 
     @property
     def info(self) -> ModelInfo:
@@ -127,14 +128,18 @@ class LLM:
             pass
 
     def look_up(self, token: CancelToken | None = None, timeout: float = 5.0) -> ModelInfo:
-        """Asks the provider's model list and the offline catalogue, once in a week; `chat` does it after a reply."""
+        """Asks the provider's model list and the offline catalogue, once in a week (a local server: once in a process).
+        `chat` does it after its first reply."""
         token = token or CancelToken()
         if not self._looked_up:
             self._looked_up = True
             with self._wire() as wire:
                 listed = models.from_listing(wire.get_json("/models", token, timeout), self.model)
             listed["catalogue"] = models.catalogue_window(self.model, self.base_url)
-            self._learn(listed={key: value for key, value in listed.items() if value is not None}, at=time.time())
+            known = {key: value for key, value in listed.items() if value is not None}
+            self._learn(listed=known, at=time.time())
+            if is_local(self.base_url) and known.get("window"):
+                self._learn(window=None)
         return self.info
 
     def close(self) -> None:
@@ -206,6 +211,8 @@ class LLM:
     def _accounted(self, reply: Reply, token: CancelToken) -> Reply:
         with self._lock:
             self.total += reply.usage or Usage()
+        if reply.usage and reply.usage.prompt > (self._lessons.window or reply.usage.prompt):
+            self._learn(window=None)  # a longer prompt went through than the one that was refused
         if not self._looked_up:
             self.look_up(token)
         return reply
@@ -240,7 +247,7 @@ class LLM:
     def _smaller_reply(self, error: ContextOverflow, request: _Request) -> str:
         """Learns the window, and asks for less where prompt and reply together were too much."""
         if error.window:
-            self._learn(window=error.window)
+            self._learn(window=error.window, taught=time.time())
         figures = overflow_figures(error.said)
         if not (figures and error.window and request.max_tokens):
             return ""

@@ -134,27 +134,58 @@ def repair(view: Iterable[Message]) -> list[Message]:
     assistant and user messages and blank text parts dropped, blank text beside calls removed, empty results filled,
     lone surrogates replaced, and a view that starts with an assistant gets a user message in front.
     """
-    sent: list[Message] = []
-    items = [_without_blank_parts(message) for message in view]
-    at = 0
-    while at < len(items):
-        message = items[at]
-        at += 1
-        role = message.get("role")
-        if role == "tool":
-            continue  # its call is gone or already answered
-        if role == "assistant":
-            results = []
-            while at < len(items) and items[at].get("role") == "tool":
-                results.append(items[at])
-                at += 1
-            sent += _repaired_group(message, results)
-        elif role == "system" or _has_content(message):
-            sent.append(_clean(message))
-    first = next((at for at, message in enumerate(sent) if message.get("role") != "system"), None)
-    if first is not None and sent[first].get("role") == "assistant":
-        sent.insert(first, {"role": "user", "content": CONTINUED})
-    return sent
+    return Repairer()(view)
+
+
+class Repairer:
+    """`repair` for a view that mostly grows: what the last call has already mended is not looked at again.
+
+    Messages are compared by identity, which is enough because none is ever changed in place.
+    """
+
+    def __init__(self) -> None:
+        self._seen: list[Message] = []
+        self._sent: list[Message] = []
+        self._starts: list[tuple[int, int]] = []  # where each group starts, in the view and in what is sent
+
+    def __call__(self, view: Iterable[Message]) -> list[Message]:
+        items = list(view)
+        at = self._go_back(items)
+        while at < len(items):
+            end = at + 1
+            while end < len(items) and items[end].get("role") == "tool":
+                end += 1
+            self._starts.append((at, len(self._sent)))
+            self._sent += _repaired(items[at], items[at + 1 : end])
+            at = end
+        self._seen = items
+        first = next((at for at, message in enumerate(self._sent) if message.get("role") != "system"), None)
+        if first is None or self._sent[first].get("role") != "assistant":
+            return list(self._sent)
+        return [*self._sent[:first], {"role": "user", "content": CONTINUED}, *self._sent[first:]]
+
+    def _go_back(self, items: list[Message]) -> int:
+        """Forgets what differs from `items`, and the group before it, which may go on; where to go on from."""
+        pairs = enumerate(zip(self._seen, items, strict=False))
+        same = next((at for at, (old, new) in pairs if old is not new), min(len(self._seen), len(items)))
+        start, end = 0, 0
+        while self._starts:
+            start, end = self._starts.pop()
+            if start < same:
+                break
+        del self._sent[end:]
+        return start
+
+
+def _repaired(message: Message, results: list[Message]) -> list[Message]:
+    """A message and the results that follow it, mended together; [] if nothing of it can be sent."""
+    message = _without_blank_parts(message)
+    role = message.get("role")
+    if role == "assistant":
+        return _repaired_group(message, [_without_blank_parts(result) for result in results])
+    if role == "tool" or not (role == "system" or _has_content(message)):
+        return []  # its call is gone or already answered; or there is nothing in it
+    return [_clean(message)]
 
 
 def _repaired_group(message: Message, results: list[Message]) -> list[Message]:

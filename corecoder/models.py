@@ -25,7 +25,7 @@ from .events import Usage
 from .providers import is_local
 
 FILE = "models.json"
-LISTING_AGE = 7 * 86400.0  # seconds for which a provider's listing and the catalogue are believed
+LESSON_AGE = 7 * 86400.0  # seconds for which a listing and a window that an overflow named are believed
 
 # Models that take images, or reason, by what their makers call them; only used where no listing says so.
 _SEES = re.compile(
@@ -50,10 +50,12 @@ class ModelInfo:
 
 @dataclass
 class Lessons:
-    """What one endpoint taught about one model. `listed` is its listing and what the catalogue knew, `at` when."""
+    """What one endpoint taught about one model: quirks, the window that an overflow named at `taught` (seconds since
+    the epoch), the output limit that a refusal named; its listing and what the catalogue knew, and `at` what time."""
 
     quirks: frozenset[str] = frozenset()
     window: int | None = None
+    taught: float = 0.0
     output_limit: int | None = None
     listed: dict[str, Any] = field(default_factory=dict)
     at: float = 0.0
@@ -61,7 +63,7 @@ class Lessons:
     @property
     def stale(self) -> bool:
         """Whether the listing has to be asked for (again)."""
-        return not 0 <= time.time() - self.at < LISTING_AGE
+        return not _recent(self.at)
 
 
 class Memory:
@@ -80,7 +82,8 @@ class Memory:
         listed, at = entry.get("listed"), entry.get("at")
         return Lessons(
             frozenset(name for name in quirks if known(name)) if isinstance(quirks, list) else frozenset(),
-            _size(entry.get("window")),
+            _size(entry.get("window")) if _recent(entry.get("taught")) else None,
+            float(entry["taught"]) if _recent(entry.get("taught")) else 0.0,
             _size(entry.get("output_limit")),
             listed if isinstance(listed, dict) else {},
             float(at) if isinstance(at, (int, float)) else 0.0,
@@ -93,6 +96,7 @@ class Memory:
         entry = {
             "quirks": sorted(lessons.quirks),
             "window": lessons.window,
+            "taught": lessons.taught,
             "output_limit": lessons.output_limit,
             "listed": lessons.listed,
             "at": lessons.at,
@@ -123,6 +127,10 @@ def _replace(path: Path, text: str) -> None:
     except OSError:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def _recent(moment: Any) -> bool:
+    return isinstance(moment, (int, float)) and 0 <= time.time() - moment < LESSON_AGE
 
 
 def _size(value: Any) -> int | None:

@@ -88,13 +88,13 @@ class Permissions:
         return _question(tool, arguments)
 
     def settle(self, tool: Tool, arguments: dict[str, Any], answer: str) -> Verdict:
-        """The verdict once somebody answered: yes, always, no, or words for the model."""
-        word, _, rest = answer.strip().partition(" ")
-        if word.lower() in ("y", "yes"):
+        """The verdict once somebody answered: yes, always, no, or words for the model, which are a no as well."""
+        if answer.strip().lower() in ("y", "yes"):
             return Allow()
-        if word.lower() in ("a", "always"):
+        if answer.strip().lower() in ("a", "always"):
             self._always.add(_key(tool, arguments))
             return Allow()
+        word, _, rest = answer.strip().partition(" ")
         said = rest.strip() if word.lower().rstrip(",:") in ("n", "no") else answer.strip()
         return Refuse(f"Not run: the user said no{f': {said}' if said else ''}. Do not try it again in another form.")
 

@@ -53,19 +53,19 @@ def run_once(agent: Agent, prompt: str, *, out: Screen, err: Screen, signals: Si
     """Runs one turn and closes the agent; gives the exit code."""
     renderer = Renderer(err, streaming=False, root=agent.workspace.root)
     finished: TurnFinished | None = None
-    try:
-        for notice in agent.session.notices:
-            err.prose(f"warning: {notice}", "yellow")
-        err.prose(agent.permissions.announcement(), "dim")
-        events = agent.run(prompt)
-        with signals.cancelling(agent.cancel):
+    for notice in agent.session.notices:
+        err.prose(f"warning: {notice}", "yellow")
+    err.prose(agent.permissions.announcement(), "dim")
+    events = agent.run(prompt)
+    with signals.cancelling(agent.cancel):
+        try:
             for event in events:
                 renderer.show(event)
                 if isinstance(event, TurnFinished):
                     finished = event
-    finally:
-        with signals.holding():
-            gone = agent.close(CLOSING)
+        finally:
+            with signals.holding():
+                gone = agent.close(CLOSING)
     if not gone:
         err.line("warning: something that was started did not end in time", "yellow")
     if finished is None:

@@ -24,8 +24,8 @@ from .tokens import Count
 Measure = Callable[[Message], int]
 RecordOf = Callable[[Message], "int | None"]
 
-_WORTH_SNIPPING = 120  # tokens; a stub takes 40 to 100
-_STUB_END = 140  # characters kept of each end of a snipped result
+_WORTH_SNIPPING = 120  # tokens; a stub takes 40 to 80
+_STUB_END = 80  # characters kept of each end of a snipped result
 _STUB = re.compile(r"\[(?:#\d+ )?.{0,200}, snipped; ")
 _SAME_TEXT = 200  # characters from which on two equal results count as one said twice
 

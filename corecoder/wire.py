@@ -218,7 +218,7 @@ class Wire:
         connection = stream.get_extra_info("socket") if stream is not None else None
         with self._lock:
             if step == "connect_tcp.complete":
-                connection = connection.dup() if self._tls else connection
+                connection = connection.dup() if self._tls and connection is not None else connection
             elif self._socket is not None:
                 self._socket.close()
             self._socket, self._connected = connection, True

@@ -153,8 +153,9 @@ def test_a_call_that_is_not_safe_runs_alone() -> None:
 
 
 def test_the_bound_on_steps_ends_the_turn_with_its_results_in_place() -> None:
-    agent = agent_with([[call("echo", text="x")]] * 5, Echo(), max_steps=3)
+    agent = agent_with([["Looking.", call("echo", text="x")]] * 5, Echo(), max_steps=3)
     end = last(play(agent))
+    assert end.text == ""
     assert (end.stop_reason, end.steps) == ("max_steps", 3)
     assert "--max-steps" in end.error
 
@@ -373,6 +374,20 @@ def test_a_log_that_cannot_be_written_leaves_a_session_in_memory(home: Path) -> 
     events = play(agent)
     assert last(events).text == "fine"
     assert any(isinstance(event, Notice) and "cannot be resumed" in event.text for event in events)
+
+
+def test_a_resumed_session_goes_on_where_its_commands_were(home: Path, project: Path) -> None:
+    from corecoder.session import Session
+
+    (project / "sub").mkdir()
+    session = Session.create(home, project, system="s")
+    agent = agent_with([[call("bash", command="cd sub")], "done"], session=session)
+    play(agent)
+    agent.close()
+    resumed = agent_with([[call("bash", command="pwd")], "done"], session=Session.load(session.path))
+    [result] = finished(play(resumed, "again"))
+    assert str(project / "sub") in result.content
+    resumed.close()
 
 
 def test_the_request_is_a_prefix_of_the_next_one() -> None:

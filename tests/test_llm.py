@@ -357,11 +357,9 @@ def test_only_the_system_role_is_used_and_text_is_never_empty(make: Make) -> Non
 
 
 def test_an_empty_reply_is_asked_for_again_within_a_bound_and_then_reported(make: Make) -> None:
-    for events in (
-        [D(role="assistant", content=""), F("stop"), DONE],
-        [D(reasoning_content="I should"), F("stop"), DONE],
-    ):
-        with StrictServer(forever=sse(*events)) as server:
+    for nothing in (D(role="assistant", content=""), D(reasoning_content="I should")):
+        events: list[Any] = [nothing, F("stop"), DONE]
+        with StrictServer(forever=Events(events)) as server:
             with pytest.raises(EmptyReply):
                 make(server).chat(HI)
             assert len(server.requests) == 1 + FAST.empty_retries
@@ -433,7 +431,8 @@ def test_each_kind_of_silence_has_its_limit(events: list[Any], limit: dict[str, 
 
 def test_keep_alives_hold_a_connection_that_is_slow(make: Make) -> None:
     settings = LLMSettings(idle_timeout=0.4, first_byte_timeout=0.4, keepalive_timeout=20, retries=0)
-    with StrictServer(sse(*[": ping", Pause(0.1)] * 8, D("hi"), F("stop"), DONE)) as server:
+    slow: list[Any] = [": ping", Pause(0.1)] * 8
+    with StrictServer(sse(*slow, D("hi"), F("stop"), DONE)) as server:
         assert make(server, settings=settings).chat(HI).content == "hi"
 
 
@@ -850,7 +849,17 @@ def test_a_window_overflow_told_by_the_finish_reason_is_one(events: list[Any], m
         make(server).chat(HI)
 
 
-def test_the_providers_model_list_is_asked_once(make: Make, home: Any) -> None:
+def test_a_window_that_was_outgrown_is_forgotten(make: Make) -> None:
+    overflow = api_error(OVERFLOW, code="context_length_exceeded")
+    with StrictServer(overflow, sse(D("hi"), F("stop"), usage(9000, 1), DONE)) as server:
+        llm = make(server)
+        with pytest.raises(ContextOverflow):
+            llm.chat(HI)
+        llm.chat(HI)
+        assert llm.info.window is None
+
+
+def test_the_model_list_of_a_local_server_is_asked_once_in_a_process(make: Make, home: Any) -> None:
     listing = [{"id": "other", "max_model_len": 1}, {"id": "scripted", "max_model_len": 32_768}]
     with StrictServer(forever="hi", models=listing) as server:
         llm = make(server, home=home)
@@ -859,8 +868,11 @@ def test_the_providers_model_list_is_asked_once(make: Make, home: Any) -> None:
         llm.chat(HI)
         assert llm.info.window == 32_768
         assert make(server, home=home).info.window == 32_768
-        make(server, home=home).chat(HI)
         assert server.gets == ["/v1/models"]
+        server.models[1]["max_model_len"] = 65_536
+        again = make(server, home=home)
+        again.chat(HI)
+        assert again.info.window == 65_536
 
 
 def test_a_read_only_home_is_no_reason_to_stop(make: Make, tmp_path: Any) -> None:

@@ -15,6 +15,7 @@ from corecoder.messages import (
     CONTINUED,
     NO_OUTPUT,
     NO_RESULT,
+    Repairer,
     Reply,
     ToolCall,
     legal_name,
@@ -351,3 +352,15 @@ def test_reply_and_call_give_text_and_arguments() -> None:
 def test_bad_arguments_are_refused_with_the_place(raw: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         parse_arguments(raw)
+
+
+@given(VIEW, st.data())
+def test_repairing_a_changing_view_gives_what_repairing_it_afresh_gives(
+    pool: list[Message], data: st.DataObject
+) -> None:
+    incremental = Repairer()
+    view: list[Message] = []
+    for _ in range(6):
+        kept = data.draw(st.integers(0, len(view)))
+        view = view[:kept] + data.draw(st.lists(st.sampled_from(pool), max_size=5) if pool else st.just([]))
+        assert incremental(view) == repair(view)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from corecoder.events import Usage
-from corecoder.models import FILE, Lessons, Memory, catalogue_window, cost_of, describe, from_listing
+from corecoder.models import FILE, LESSON_AGE, Lessons, Memory, catalogue_window, cost_of, describe, from_listing
 
 URL = "https://example.test/v1"
 
@@ -64,9 +64,9 @@ def test_listings_that_make_no_sense_say_nothing() -> None:
 
 
 def test_lessons_survive_by_endpoint_and_model(home: Path) -> None:
-    lessons = Lessons(frozenset({"drop temperature"}), 8192, 4096, {"window": 9}, time.time())
+    lessons = Lessons(frozenset({"drop temperature"}), 8192, time.time(), 4096, {"window": 9}, time.time())
     Memory(home, URL, "m").save(lessons)
-    Memory(home, URL, "n").save(Lessons(window=1000))
+    Memory(home, URL, "n").save(Lessons(window=1000, taught=time.time()))
     assert Memory(home, URL, "m").load() == lessons
     assert Memory(home, URL + "/", "m").load() == lessons
     assert Memory(home, URL, "n").load().window == 1000
@@ -91,8 +91,13 @@ def test_a_damaged_file_is_read_as_far_as_it_makes_sense(text: str, home: Path) 
     home.mkdir()
     (home / FILE).write_text(text)
     assert Memory(home, URL, "m").load() == Lessons()
-    Memory(home, URL, "m").save(Lessons(window=1000))
-    assert Memory(home, URL, "m").load().window == 1000
+    Memory(home, URL, "m").save(Lessons(output_limit=1000))
+    assert Memory(home, URL, "m").load().output_limit == 1000
+
+
+def test_a_window_is_not_believed_for_ever(home: Path) -> None:
+    Memory(home, URL, "m").save(Lessons(window=1000, taught=time.time() - LESSON_AGE))
+    assert Memory(home, URL, "m").load().window is None
 
 
 def test_without_a_home_nothing_is_written(project: Path) -> None:

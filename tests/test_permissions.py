@@ -77,7 +77,7 @@ def test_always_for_edits_ends_at_the_edge_of_the_project() -> None:
 
 def test_words_after_a_no_reach_the_model() -> None:
     permissions = Permissions("ask", Workspace.at(Path.cwd()))
-    for answer in ("no, use pytest instead", "n use pytest instead", "use pytest instead"):
+    for answer in ("no, use pytest instead", "n use pytest instead", "a better way: use pytest instead"):
         verdict = permissions.settle(BashTool(), {"command": "make"}, answer)
         assert isinstance(verdict, Refuse)
         assert "use pytest instead" in verdict.words

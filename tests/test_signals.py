@@ -116,13 +116,13 @@ def test_a_signal_while_it_reads_its_input_ends_it_at_once() -> None:
         assert server.requests == []
 
 
-def test_two_impatient_signals_end_it_no_less_cleanly(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_however_often_a_signal_is_sent_it_ends_as_cleanly(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with StrictServer(call("bash", command="touch started; trap '' TERM INT; sleep 45.25; sleep 45.25")) as server:
         with program(server, "--yes", "-p", "go", "--no-stdin") as process:
             until((project / "started").exists, "the tool")
-            process.send_signal(signal.SIGINT)
-            time.sleep(0.05)
-            process.send_signal(signal.SIGINT)
+            while process.poll() is None:  # into its very last moments
+                process.send_signal(signal.SIGINT)
+                time.sleep(0.005)
             assert ended(process)[0] == 130
         assert not running("sleep 45.25")
         assert goes_on(server, monkeypatch)[-1] == "user"

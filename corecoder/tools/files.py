@@ -12,7 +12,6 @@ from __future__ import annotations
 import codecs
 import contextlib
 import difflib
-import errno
 import os
 import secrets
 import stat
@@ -29,7 +28,6 @@ MOST_BYTES = 20_000_000
 
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
-_NO_ROOM = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
     (stat.S_ISFIFO, "a named pipe"),
@@ -99,9 +97,10 @@ def shown(workspace: Workspace, path: Path | str) -> str:
     """`path` as the model should write it: relative to the shell's directory where it lies below, and printable."""
     path = Path(path)
     text = str(path.relative_to(workspace.cwd)) if path.is_relative_to(workspace.cwd) else str(path)
-    if printable(text) == text and "\n" not in text and "\t" not in text:
+    if text.isprintable():
         return text
-    return os.fsencode(text).decode("utf-8", "backslashreplace").encode("unicode_escape").decode("ascii")
+    text = os.fsencode(text).decode("utf-8", "backslashreplace")
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 def locate(workspace: Workspace, path: str) -> Path:
@@ -207,7 +206,7 @@ def save(workspace: Workspace, path: Path, data: bytes, before: tuple[int, int] 
         info = look(workspace, real)
         if (stamp(info) if info else None) != before:
             raise ToolError(f"{shown(workspace, path)} was changed by someone else just now. Nothing was written.")
-        if info is not None and not os.access(real, os.W_OK):
+        if info is not None and not os.access(real, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             mode = stat.filemode(info.st_mode)
             raise ToolError(f"{shown(workspace, path)} is read-only ({mode}). Nothing was written.")
         linked = info is not None and info.st_nlink > 1
@@ -231,17 +230,20 @@ def _replace(real: Path, data: bytes, old: os.stat_result | None) -> bool:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if old is not None and not _keep(real, new, old):
-            return False
-        os.replace(new, real)
-    except OSError as error:
-        # A mount point cannot be replaced, only written to; and a full disk is full for the other way too.
-        if old is None or error.errno in _NO_ROOM:
-            raise
-        return False
+        if old is None:
+            os.replace(new, real)
+            return True
+        return _keep(real, new, old) and _put(new, real)
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(new)
+
+
+def _put(new: Path, real: Path) -> bool:
+    try:
+        os.replace(new, real)
+    except OSError:  # a mount point, for one, cannot be replaced, only written to
+        return False
     return True
 
 

@@ -66,7 +66,8 @@ def _split(pattern: str) -> tuple[str, str]:
 def _search(ctx: ToolContext, top: Path, pattern: str, rest: str) -> ToolResult:
     root = os.path.realpath(top)
     hidden = any(part.startswith(".") for part in rest.split("/"))
-    request = {"do": "glob", "root": root, "pattern": rest, "hidden": hidden, "most": MOST}
+    folders = pattern.endswith("/")
+    request = {"do": "glob", "root": root, "pattern": rest, "hidden": hidden, "folders": folders, "most": MOST}
     rescued = False
     files, end = _ask(ctx, request, ignore=True)
     if not files and end.get("ignored") and not end["kept"]:

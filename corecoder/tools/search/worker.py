@@ -2,7 +2,7 @@
 
 Requests are objects with `do`, `root` (absolute, real), `ignore`, `seconds`, and
     grep:    `pattern`, `include` (globs), `only` (root is a file), `most` (lines shown), `count` (lines counted)
-    glob:    `pattern` (relative, forward slashes), `hidden`, `most`
+    glob:    `pattern` (relative, forward slashes), `hidden`, `folders` (nothing else is wanted), `most`
     survey:  nothing more: which entries a search would leave out, level by level, until a few are known
 Answers, as they are found: `{"line": [path, number, text]}` for grep, `{"file": path}` for glob (newest first),
 `{"left": path}` for survey; `{"bad": words}` for a wrong pattern; and last `{"end": {...}}` with totals and notes.
@@ -143,6 +143,8 @@ class Grep:
             notes.failed(path, error)
         for line in lines:
             answer(line=line)
+        if lines:
+            sys.stdout.flush()  # what was found counts even if the next file ends this process
         self.shown += len(lines)
         self.matched_files += self.total > total
 
@@ -213,8 +215,8 @@ def glob(request: dict[str, Any]) -> dict[str, Any]:
     """Files below the root whose relative path matches; where none does, directories; else files at any depth."""
     parts = request["pattern"].split("/")
     totals, found, notes = _globbed(request, glob_regex(request["pattern"]), None if "**" in parts else len(parts))
-    kind = "files" if totals["files"] else "folders"
-    if not any(totals.values()) and len(parts) == 1:
+    kind = "files" if totals["files"] and not request["folders"] else "folders"
+    if not any(totals.values()) and len(parts) == 1 and not request["folders"]:
         kind = "files"
         totals, found, notes = _globbed(request, "(?:[^/]+/)*" + glob_regex(parts[0]), None)
         totals["below"] = totals["files"]
@@ -261,6 +263,7 @@ def survey(request: dict[str, Any]) -> dict[str, Any]:
             break
         for path in walk.notes.ignored[told:]:
             answer(left=path)
+            sys.stdout.flush()
         told = len(walk.notes.ignored)
     return summary(walk.notes)
 
