@@ -99,11 +99,11 @@ def facts() -> list[Fact]:
 FACTS = facts()
 
 
-def sources(into: Path) -> list[str]:
+def sources(into: Path, *, packages: bool = False) -> list[str]:
     """Copies STEPS source files of all sizes into `into` and gives their paths in it."""
     library = Path(sysconfig.get_paths()["stdlib"])
     names = []
-    for path in sorted(library.rglob("*.py")):
+    for path in sorted(library.rglob("*.py") if packages else library.glob("*.py")):
         relative = path.relative_to(library)
         if {"test", "tests", "site-packages", "__pycache__"} & set(relative.parts):
             continue

@@ -284,7 +284,7 @@ class ContextManager:
         if run.asked:
             self._failures = self._failures + 1 if run.failed else 0
             self._summary_at = self._ledger.replies
-        if not run.how:
+        if not run.how or self._size(view) >= self._size(messages):
             return False
         messages[:] = view
         self._held = self._pressed = False
@@ -334,14 +334,13 @@ class ContextManager:
         """Tier 2: everything before the kept tail becomes one message. The tail is chosen by tokens, or is at
         least `keep_recent` messages."""
         run = run or _Run(original=tuple(messages))
-        measure = self.meter.measure
         if keep_recent is not None:
             split = self._safe_split(messages, keep_recent)
         else:
             budget = self._tail_budget()
             if run.force:  # of a short conversation, too, the older part goes
-                budget = min(budget, sum(map(measure, messages)) // 3)
-            split = tiers.tail_start(messages, measure, budget)
+                budget = min(budget, self._size(messages) // 3)
+            split = tiers.tail_start(messages, self.meter.measure, budget)
         old = messages[:split]
         if all(is_ours(message) or is_acknowledgement(message) for message in old):
             return False
@@ -349,7 +348,7 @@ class ContextManager:
             return False
         text = self._get_summary(old, llm, run)
         smaller = tiers.joined(self._memory(text, messages[split:]), messages[split:])
-        if sum(map(measure, smaller)) >= sum(map(measure, messages)):
+        if self._size(smaller) >= self._size(messages):
             return False
         messages[:] = smaller
         run.how = run.written_by
@@ -361,13 +360,16 @@ class ContextManager:
         text = summary_of(messages) or self._extract_key_info(messages)
         unseen = messages[tiers.unseen_start(messages) :]
         words = [id(message) for item in self._ledger.current() for message in messages if self._is(message, item)]
+        room = min(int(self.meter.room * COLLAPSED), self.meter.budget - self.meter.prefix)
+        if self._pressed:  # whatever we count, the provider says it is too much
+            room = min(room, int(self._size(messages) * COLLAPSED))
         since = max((at + 1 for at, message in enumerate(messages) if id(message) in words), default=0)
         messages[:] = tiers.collapse(
             messages,
             self.meter.measure,
             self.meter.count,
             lambda share: self._memory(text, unseen, share),
-            min(int(self.meter.room * COLLAPSED), self.meter.budget - self.meter.prefix),
+            room,
             since=since,
             record_of=self._record_of,
         )
@@ -450,6 +452,9 @@ class ContextManager:
         return "\n\n".join(texts)
 
     # -- small questions
+
+    def _size(self, messages: Sequence[Message]) -> int:
+        return sum(map(self.meter.measure, messages))
 
     def _mark(self, tier: int) -> int:
         return int(self.usable * self._marks[tier])

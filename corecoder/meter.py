@@ -8,6 +8,7 @@ step costs what is new in it. The price of that is one rule: a message is replac
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,12 @@ class _Anchor:
     view: tuple[Message, ...]
 
     def stands(self, view: Sequence[Message]) -> bool:
-        return len(view) >= len(self.view) and all(a is b for a, b in zip(self.view, view, strict=False))
+        return _goes_on(self.view, view)
+
+
+def _goes_on(old: Sequence[Message], view: Sequence[Message]) -> bool:
+    """Whether `view` begins with the very messages of `old`."""
+    return len(view) >= len(old) and all(map(operator.is_, old, view))
 
 
 class Meter:
@@ -51,6 +57,7 @@ class Meter:
         self.count: Count = estimate_text
         self._reserve = reserve
         self._known: dict[int, tuple[Message, int]] = {}
+        self._summed: tuple[tuple[Message, ...], int] = ((), 0)
         self._ranks_tried = False
         self._ready: tuple[Count, dict[int, tuple[Message, int]]] | None = None
         self.set_window(window)
@@ -85,6 +92,15 @@ class Meter:
         self._known[id(message)] = (message, size)
         return size
 
+    def _sum(self, view: Sequence[Message]) -> int:
+        """Tokens of all messages; of a view that has only grown since the last call, just the new ones are added."""
+        summed, total = self._summed
+        if not _goes_on(summed, view):
+            summed, total = (), 0
+        total += sum(map(self.measure, view[len(summed) :]))
+        self._summed = (tuple(view), total)
+        return total
+
     @property
     def prefix(self) -> int:
         """F: the frozen prefix."""
@@ -108,7 +124,7 @@ class Meter:
 
     def fill(self, view: Sequence[Message]) -> int:
         """Tokens of a request with `view`: prefix and messages, as well as is known."""
-        total = (self.prefix + sum(map(self.measure, view))) * self._ratio
+        total = (self.prefix + self._sum(view)) * self._ratio
         if self._anchor and self._anchor.stands(view):
             since = sum(map(self.measure, view[len(self._anchor.view) :])) * self._ratio
             total = max(total, self._anchor.reported + since)
@@ -117,7 +133,7 @@ class Meter:
     def note_usage(self, usage: Usage, sent: Sequence[Message]) -> str:
         """Learns from the usage reported for a request with `sent`. Returns words for the user, once, if the server
         must have cut the prompt: such a figure teaches nothing."""
-        estimate = self.prefix + sum(map(self.measure, sent))
+        estimate = self.prefix + self._sum(sent)
         if usage.prompt <= 0 or not estimate:
             return ""
         if self._was_cut(usage.prompt, estimate, sent):
@@ -187,8 +203,9 @@ class Meter:
         """Goes over to the exact count where it is loaded. What was learnt stays true: the scale changes with it."""
         if self._ready is None:
             return
-        before = self.prefix + sum(map(self.measure, view))
+        before = self.prefix + self._sum(view)
         (self.count, self._known), self._ready = self._ready, None
-        after = self.prefix + sum(map(self.measure, view))
+        self._summed = ((), 0)
+        after = self.prefix + self._sum(view)
         if self._calibrated:
             self._ratio = min(max(self._ratio * before / max(1, after), _RATIO[0]), _RATIO[1])

@@ -19,6 +19,7 @@ class LLMSettings:
     keepalive_timeout: float = 600.0
     retry_wait_limit: float = 300.0  # all waits for one reply together
     retries: int = 4  # of server faults and broken streams
+    rate_retries: int = 8  # of rate limits
     unreachable_retries: int = 2  # of a server that answers nothing
     empty_retries: int = 2
     backoff: float = 1.0  # the first wait, doubled each time
@@ -48,8 +49,13 @@ class Retries:
         return str(error.said), delay
 
     def _told(self, error: RateLimited) -> float:
+        """The wait that was asked for, or longer: a server that names one second every time means more."""
         count = self._counts["rate"] = self._counts.get("rate", 0) + 1
-        delay = self._backoff(count + 1) if error.retry_after is None else max(error.retry_after, 0.1)
+        delay = max(error.retry_after or 0.0, self._backoff(count - 1 if error.retry_after else count + 1))
+        overloaded = error.status is not None and error.status >= 500
+        if count > (self._settings.retries if overloaded else self._settings.rate_retries):
+            error.hint = "Try again later."
+            raise error
         if self._waited + delay > self._settings.retry_wait_limit:
             error.hint = f"The provider asks to wait {_span(delay)}, longer than the limit; try again later."
             raise error

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from corecoder.context import ContextManager
+from corecoder.errors import Cancelled
 from corecoder.events import Usage
+from corecoder.jobs import CancelToken
 from corecoder.memory import is_memory
 from corecoder.messages import Message, repair, text_of, unpaired
 from corecoder.session import Session
@@ -75,14 +78,14 @@ class Play:
         self.scale = scale
         self.llm = llm
         self.reports = usage
-        self.context = ContextManager(window, system=SYSTEM, tools=TOOLS)
-        self.context.follow(session)
+        self.context = ContextManager(window, system=SYSTEM, tools=TOOLS, log=session)
         self.prompt = ""
         self.unseen: list[Message] = []
         self.hows: list[str] = []
         self.sizes: list[int] = []
         self.requests: list[list[Message]] = []
         self.logged: dict[int, Message] = {}
+        self.said: dict[int, str] = {}  # what was said before intake had a look at it
         self._counted: dict[int, tuple[Message, int]] = {}
 
     def say(self, text: str, pictures: int = 0) -> None:
@@ -90,7 +93,11 @@ class Play:
         if pictures:
             message = {"role": "user", "content": [{"type": "text", "text": text}, *[PICTURE] * pictures]}
         self.prompt = text
-        self._append(self.context.intake([message]))
+        self._append([message])
+
+    def steer(self, text: str) -> None:
+        """Words thrown in while a turn goes on; the prompt before them stands."""
+        self._append([user(text)])
 
     def reply(self, message: Message) -> None:
         """The model's answer to the request that is due."""
@@ -99,8 +106,26 @@ class Play:
         self._append([message])
 
     def results(self, results: Sequence[Message]) -> None:
-        self._append(self.context.intake(results))
+        self._append(results)
         self.compress()
+
+    def resume(self) -> None:
+        """The program ends and starts again."""
+        live = self.session.view
+        self.session.close()
+        self.session = Session.load(self.session.path)
+        assert self.session.view == live
+        self.context = ContextManager(self.window, system=SYSTEM, tools=TOOLS, log=self.session)
+
+    def cancelled_compress(self) -> None:
+        """A forced run that is cancelled must leave no trace."""
+        view, before, last = self.session.view, self.session.view, self.context.last
+        token = CancelToken()
+        token.cancel()
+        with contextlib.suppress(Cancelled):
+            assert not self.context.maybe_compress(view, self.llm, force=True, token=token)
+        assert all(a is b for a, b in zip(view, before, strict=True))
+        assert self.context.last is last
 
     def request(self) -> None:
         self.compress()
@@ -128,6 +153,7 @@ class Play:
         self.session.replace_view(view, how=last.how)
         assert unpaired(view) == []
         assert unrepaired(view)
+        assert sum(map(is_memory, view)) <= 1
         return True
 
     def size(self, view: Sequence[Message]) -> int:
@@ -139,10 +165,11 @@ class Play:
         return int((own + estimate_tokens([SYSTEM]) + schema_tokens(TOOLS)) * self.scale)
 
     def _append(self, messages: Sequence[Message]) -> None:
-        for message in messages:
+        for said, message in zip(messages, self.context.intake(messages), strict=True):
             record = self.session.append(message)
             self.context.observe(message, record)
             self.logged[record] = message
+            self.said[record] = text_of(said)
             if message["role"] != "assistant":
                 self.unseen.append(message)
 
@@ -161,7 +188,7 @@ class Play:
         if estimate_text(self.prompt) < 500:
             assert any(self.prompt in text for text in said), "the current request is not word for word in view"
         if "collapse" not in self.hows[-1:]:
-            assert all(any(message is seen for seen in view) for message in self.unseen), "unseen results were touched"
+            assert all(message in view for message in self.unseen), "unseen results were touched"
         if self.reports:
             self.context.note_usage(Usage(prompt=size, completion=10), view)
 

@@ -136,10 +136,13 @@ def test_a_read_that_was_repeated_is_snipped_even_among_the_newest() -> None:
 
 def test_snipping_waits_until_it_is_worth_the_cache_it_voids() -> None:
     context = ContextManager(32_000)
+    old = reading(6, 80)
+    sizes = [context.meter.measure(message) for message in old if message["role"] == "tool"]
+    assert 0.05 * context.usable < sum(sizes) - 0.2 * context.usable < 0.2 * context.usable
     talk: list[Message] = [user("plan")]
-    while context.fill(talk) < 0.55 * context.usable:
+    while context.fill([*old, *talk]) < 0.55 * context.usable:
         talk += [{"role": "assistant", "content": "a thought " * 100}, user("go on")]
-    view = [*reading(1, 60), *talk]
+    view = [*old, *talk]
     before = [*view]
     assert context.due(view)
     assert not context.maybe_compress(view)
@@ -360,7 +363,7 @@ def test_a_history_of_many_windows_is_summarised_in_bounded_pieces() -> None:
         return NOTES if estimate_tokens(messages) < 14_000 else ContextOverflow("too long")
 
     llm = ScriptedLLM([summarise] * 40)
-    view = answered(reading(60))
+    view = answered(reading(150))
     assert context.fill(view) > 5 * context.window
     assert context.maybe_compress(view, llm)
     assert len(llm.requests) <= 8
@@ -455,14 +458,18 @@ def test_a_collapse_keeps_the_dear_and_cuts_the_rest() -> None:
 
 
 def test_a_run_that_gains_little_is_not_repeated_until_the_view_has_grown() -> None:
-    context = ContextManager(32_000, snip_at=0.1, summarize_at=0.15)
-    view = [user("x " * 4_000), *answered(reading(1, 8))[1:], user("y " * 6_000)]
-    context.maybe_compress(view)
+    system: Message = {"role": "system", "content": "word " * 44_500}
+    context = ContextManager(64_000, system=system)
+    assert context.fill([]) > 0.75 * context.usable
+    view = filled(context, 0.87)
+    assert context.maybe_compress(view)
+    assert context.last is not None
+    assert context.last.after > 0.9 * context.last.before
     runs = 0
-    for step in range(8):
+    for step in range(20):
         view += [{"role": "assistant", "content": "hm " * 10}, user(f"go on {step}")]
         runs += context.maybe_compress(view)
-    assert runs <= 1
+    assert runs == 0
 
 
 def test_an_undone_compaction_stays_undone_until_the_third_watermark() -> None:
@@ -474,6 +481,7 @@ def test_an_undone_compaction_stays_undone_until_the_third_watermark() -> None:
     view = filled(context, 0.92)
     assert context.maybe_compress(view)
     assert context.fill(view) < 0.7 * context.usable
+    assert context.due(filled(context, 0.6))
 
 
 def test_undo_is_remembered_over_a_resume(home: Path, project: Path) -> None:
@@ -521,6 +529,7 @@ def test_what_a_reply_teaches_is_held_within_reason(reported: float, ratio: floa
     view = reading(10)
     estimate = context.fill(view)
     context.note_usage(Usage(prompt=int(estimate * reported)), view)
+    assert context.fill(view) == pytest.approx(reported * estimate, rel=0.01)
     assert context.fill(reading(5)) == pytest.approx(ratio * estimate_tokens(reading(5)), rel=0.01)
 
 
@@ -551,6 +560,17 @@ def test_an_overflow_teaches_the_window_and_the_next_run_makes_room() -> None:
         assert context.maybe_compress(view, force=True)
         assert estimate_tokens(view) < 0.8 * before
         assert context.window == 16_000 or named != 16_000
+
+
+def test_an_overflow_that_no_count_explains_makes_the_view_smaller_all_the_same() -> None:
+    context = ContextManager(128_000)
+    view = [user("go"), calling(("a", "bash", {"command": "x"})), result("a", code(60))]
+    before = estimate_tokens(view)
+    context.due(view)
+    context.learn_window(128_000)
+    assert context.maybe_compress(view, force=True)
+    assert estimate_tokens(view) < 0.7 * before
+    assert "def x_1(" in texts(view)
 
 
 def test_overflow_after_overflow_ends_in_something_very_small() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from histories import Play, calling, random_text, result
 
-from corecoder.messages import Message, repair, text_of, unpaired
+from corecoder.messages import NO_RESULT, Message, repair, text_of, unpaired
 from corecoder.scripted import ScriptedLLM
 from corecoder.session import Session
 
@@ -33,12 +33,24 @@ def random_turns(play: Play, rng: random.Random, steps: int, most: int) -> None:
                 for number in range(batch)
             ]
             play.reply(calling(*calls, text=rng.choice([None, "because it must be so", "next I will look"])))
-            play.results([result(id_, random_text(rng, most) or "(no output)") for id_, _, _ in calls])
+            results = [result(id_, random_text(rng, most) or "(no output)") for id_, _, _ in calls]
+            if rng.random() < 0.03:  # interrupted by the user: the rest says so, and the turn is over
+                done = rng.randrange(batch)
+                results[done:] = [result(id_, NO_RESULT) for id_, _, _ in calls[done:]]
+                play.results(results)
+                break
+            play.results(results)
+            if rng.random() < 0.05:
+                play.steer(f"and mind {step}")
             act = rng.random()
             if act < 0.03 and play.session.undo():
                 play.context.undone()
             elif act < 0.06:
                 play.compress(force=True)
+            elif act < 0.09:
+                play.cancelled_compress()
+            elif act < 0.12:
+                play.resume()
         play.reply({"role": "assistant", "content": f"done with {step}"})
 
 
@@ -53,23 +65,21 @@ def test_every_request_fits_whatever_happened_before(seed: int, home: Path, proj
     random_turns(play, rng, 50, 40_000)
     assert max(play.sizes) <= window
     assert play.hows
+    play.resume()
     for record, message in play.logged.items():
-        assert session.message(record) == message
-    live = session.view
-    session.close()
-    again = Session.load(session.path)
-    assert again.view == live
-    again.close()
+        assert play.session.message(record) == message
+        recalled = play.context.recall(record)
+        assert recalled.startswith(play.said[record]) if message.get("tool_calls") else recalled == play.said[record]
+    play.session.close()
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_resume_into_a_smaller_window_fits_before_the_first_request(seed: int, home: Path, project: Path) -> None:
     rng = random.Random(seed)
-    session = Session.create(home, project)
-    play = Play(session, 200_000)
+    play = Play(Session.create(home, project), 200_000)
     random_turns(play, rng, 20, 40_000)
-    session.close()
-    again = Play(Session.load(session.path), 16_000)
+    play.session.close()
+    again = Play(Session.load(play.session.path), 16_000)
     again.prompt = play.prompt
     again.say("go on")
     again.reply({"role": "assistant", "content": "on it"})

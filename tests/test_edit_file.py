@@ -72,6 +72,7 @@ def test_mixed_line_ends_stay_line_by_line(ctx: ToolContext) -> None:
     before = b"one\r\ntwo\nthree\r\nfour\nfive\r\n"
     after = edited(ctx, before, "two\nthree\nfour\n", "two\nthree\nnew\nfour\n")
     assert after == b"one\r\ntwo\nthree\r\nnew\r\nfour\nfive\r\n"
+    assert edited(ctx, before, "one\ntwo\nthree\n", "one\nTWO\nthree\n") == before.replace(b"two", b"TWO")
 
 
 def test_a_new_line_takes_the_line_end_of_its_neighbours(ctx: ToolContext) -> None:

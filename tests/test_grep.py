@@ -208,7 +208,8 @@ def test_nothing_is_left_out_by_name_alone(ctx: ToolContext, project: Path, engi
         ({".gitignore": "**/[ab].*\n"}, ["d/keep.log", "keep.log"]),
         ({".gitignore": "*.log  \r\n# a.txt\n\\#x\n[\n"}, ["a.txt", "d/a.txt"]),
         ({".git/info/exclude": "*.log\n"}, ["a.txt", "d/a.txt"]),
-        ({".gitignore": "*.log\n", "d/.git/HEAD": ""}, ["a.txt", "d/a.txt", "d/b.log", "d/keep.log"]),
+        ({".git/HEAD": "", ".gitignore": "*.log\n", "d/.git/HEAD": ""}, ["a.txt", "d/a.txt", "d/b.log", "d/keep.log"]),
+        ({".gitignore": "*.log\n", "d/.git/HEAD": ""}, ["a.txt", "d/a.txt"]),
     ],
 )
 def test_ignore_rules_mean_what_git_and_ripgrep_mean_by_them(
@@ -439,18 +440,21 @@ RULES += ["*.{py,js}", "[ab]", "/a/b", "src/**/x.py", "?", "!/build", "ä*", "*"
 INCLUDES = ["", "", "", "*.py", "!*.js", "src/**", "*.{py,js}"]
 
 
-def grow(rnd: random.Random, directory: Path, depth: int = 0) -> None:
-    """A random tree with random rules, line ends, encodings and binary files."""
+def grow(rnd: random.Random, directory: Path, repository: bool, depth: int = 0) -> None:
+    """A random tree with random rules, line ends, encodings and binary files.
+
+    Repositories lie in repositories only: elsewhere the versions of ripgrep differ on what they mean.
+    """
     if rnd.random() < 0.5:
         rules = "\n".join(rnd.choices(RULES, k=rnd.randint(1, 5)))
         (directory / rnd.choice([".gitignore", ".gitignore", ".ignore", ".rgignore"])).write_text(rules)
-    if rnd.random() < 0.1:
-        (directory / ".git").mkdir()
+    if repository and rnd.random() < 0.1:
+        (directory / ".git").mkdir(exist_ok=True)
     for name in rnd.sample(NAMES, rnd.randint(2, 6)):
         path = directory / name
         if depth < 3 and rnd.random() < 0.4:
             path.mkdir()
-            grow(rnd, path, depth + 1)
+            grow(rnd, path, repository, depth + 1)
             continue
         text = "\n".join(rnd.choices(LINES, k=rnd.randint(0, 8))) + rnd.choice(["", "\n"])
         data = text.encode()
@@ -464,7 +468,10 @@ def test_ripgrep_and_our_own_search_give_the_same_answer(
     ctx: ToolContext, project: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     rnd = random.Random(seed)
-    grow(rnd, project)
+    repository = rnd.random() < 0.5
+    if repository:
+        (project / ".git").mkdir()
+    grow(rnd, project, repository)
     places = [str(path.relative_to(project)) for path in sorted(project.rglob("*")) if ".git" not in path.parts]
     for _ in range(3):
         question = (rnd.choice(PATTERNS), rnd.choice([".", ".", rnd.choice(places)]), rnd.choice(INCLUDES))

@@ -11,10 +11,11 @@ from ..errors import ToolError
 from ..text import plural
 from ..tool import Tool, ToolContext, ToolResult
 from .diff import Block, Diff, split, unified
-from .files import decode, load, locate, save, shown
+from .files import decode, load, locate, shown
 from .matching import Match, Source, Span, find
 from .nearest import difference, nearest
 from .read_file import text_lines
+from .saving import save
 from .syntax import syntax_note
 
 _AROUND = 1

@@ -19,8 +19,9 @@ from ..tool import Tool, ToolContext, ToolResult
 from . import ripgrep
 from .files import locate, look, shown
 from .finding import TIME_LIMIT, Answers, asking, left_out
-from .search.ignore import Rulebook, glob_regex
+from .search.ignore import glob_regex, in_repository
 from .search.pattern import Pattern, parse
+from .search.walk import Offered
 from .search.worker import Include
 
 MOST_LINES = 200
@@ -123,7 +124,10 @@ def _globs(include: str) -> list[str]:
 def _with_ripgrep(ctx: ToolContext, search: Search, rg: str, spelled: Pattern, *, ignore: bool = True) -> bool:
     """Fills `search`; false if ripgrep does not take the pattern."""
     options = ["--text"] if search.only else []
-    options += [] if ignore else ["--no-ignore"]
+    if not ignore:
+        options += ["--no-ignore"]
+    elif not in_repository(search.root):
+        options += ["--no-require-git", "--no-ignore-exclude"]
     names = [glob for glob in search.include if "/" not in glob and not glob.startswith("!")]
     if names and len(names) == len(search.include):
         options += [part for glob in names for part in ("--type-add", f"wanted:{glob}")] + ["--type", "wanted"]
@@ -146,13 +150,15 @@ def _with_ripgrep(ctx: ToolContext, search: Search, rg: str, spelled: Pattern, *
 
 def _take(ctx: ToolContext, search: Search, places: Iterable[tuple[str, int, int, int]], ignore: bool) -> None:
     wanted = Include(search.include, search.root, str(ctx.workspace.cwd))
+    # ripgrep offers hidden files of a wanted type, and its versions differ on repositories inside of other trees.
+    kept = Offered(search.root, ignore)
     last, offered, here = "", False, 0
     for path, number, column, offset in places:
         if path != last:
             if search.full:
                 break
             last, here = path, 0
-            offered = wanted(path) and (search.only or not _hidden(path, ignore))
+            offered = wanted(path) and (search.only or kept(path))
             search.files += offered
         if not offered:
             continue
@@ -167,12 +173,6 @@ def _take(ctx: ToolContext, search: Search, places: Iterable[tuple[str, int, int
         search.total += 1
         if len(search.lines) < MOST_LINES:
             search.lines.append((path, number, _line(path, number, column, offset)))
-
-
-def _hidden(path: str, ignore: bool) -> bool:
-    """Whether a file is hidden and no `!` rule takes it in; ripgrep offers hidden files of a wanted type."""
-    name = os.path.basename(path)
-    return name[0] == "." and not (ignore and Rulebook.above(path).verdict(path, name, False) is False)
 
 
 def _line(path: str, number: int, column: int, offset: int) -> str:

@@ -94,11 +94,10 @@ class Source:
 
 
 def _mixed(old: list[str], ends: list[str], new: list[str]) -> str:
-    """Lines that stay keep their ends; the others take that of the line above."""
+    """Lines that stay keep their ends, a line in another's place takes that one's, a new one that of the line above."""
     known: dict[int, str] = {}
-    for tag, i1, i2, j1, _ in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if tag == "equal":
-            known.update((j1 + k, ends[i1 + k]) for k in range(i2 - i1) if i1 + k < len(ends))
+    for _, i1, i2, j1, j2 in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        known.update(zip(range(j1, j2), ends[i1:i2], strict=False))
     out: list[str] = []
     end = ends[0]
     for at, line in enumerate(new[:-1]):

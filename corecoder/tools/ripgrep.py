@@ -22,7 +22,7 @@ from .search.worker import WIDTH, excerpt
 _OPTIONS = (
     *("--no-config", "--color=never", "--no-heading", "--with-filename", "--null", "--max-columns=1", "--sort=path"),
     *("--line-number", "--column", "--byte-offset", "--crlf", "--no-mmap", "--no-follow"),
-    *("--no-require-git", "--no-ignore-global"),
+    "--no-ignore-global",
 )
 _NOTICE = re.compile(rb"(.*): (?:WARNING: stopped searching binary file|binary file matches)", re.DOTALL)
 _RECORD = re.compile(rb"(\d+):(\d+):(\d+):")

@@ -10,7 +10,8 @@ from ..errors import ToolError
 from ..text import plural
 from ..tool import Tool, ToolContext, ToolResult, Workspace
 from .diff import unified, whole
-from .files import Content, Opened, decode, load, locate, look, save, shown
+from .files import Content, Opened, decode, load, locate, look, shown
+from .saving import save
 from .syntax import syntax_note
 
 

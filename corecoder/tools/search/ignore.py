@@ -2,9 +2,10 @@
 
 Sources: gitignore(5) for the patterns; for what wins over what, ripgrep's guide: .rgignore before .ignore before
 .gitignore before .git/info/exclude, within one kind the nearest directory first, within one file the last line that
-matches. A repository does not look at the .gitignore files above it. Outside a repository .gitignore counts all the
-same (`rg --no-require-git`); the user's global excludes never do (`rg --no-ignore-global`), so that an answer
-depends on the tree alone.
+matches. A repository does not look at the .gitignore files above it. Where a search starts outside of any repository,
+.gitignore counts all the same, and what git keeps in .git directories does not (`rg --no-require-git
+--no-ignore-exclude`). The user's global excludes never count (`rg --no-ignore-global`): an answer depends on the tree
+alone.
 
 Almost every file matches no rule, so a directory's rules are asked in two steps: three cheap look-ups that usually
 say "none", and only then one rule after the other.
@@ -154,25 +155,25 @@ class Rules:
 
 @dataclass(frozen=True)
 class Rulebook:
-    """All rules that hold in one directory, by kind, nearest first."""
+    """All rules that hold in one directory, by kind, nearest first. `git` says whether repositories are heeded."""
 
+    git: bool = True
     kinds: dict[str, tuple[Rules, ...]] = field(default_factory=dict)
     flat: tuple[Rules, ...] = ()
 
     @classmethod
     def above(cls, directory: str) -> Rulebook:
-        """The rules that hold for `directory` (absolute and real) because of the directories above it."""
-        book = cls()
+        """The rules that hold for a search of `directory` (absolute, real) because of the directories above it."""
+        book = cls(git=in_repository(directory))
         for parent in reversed(list(_parents(directory))):
-            names = [name for name in (*RULE_FILES, ".git") if os.path.lexists(os.path.join(parent, name))]
-            book = book.entering(parent, names)
+            book = book.entering(parent, rule_names(parent))
         return book
 
     def entering(self, directory: str, names: Collection[str]) -> Rulebook:
         """The rules inside `directory`, whose entries are `names`."""
         here = {kind: _load(directory, kind) for kind in RULE_FILES if kind in names}
         kinds = dict(self.kinds)
-        if ".git" in names:
+        if self.git and ".git" in names:
             kinds.pop(".gitignore", None)
             kinds["exclude"] = ()
             here["exclude"] = _load_exclude(directory)
@@ -182,7 +183,7 @@ class Rulebook:
             if rules:
                 kinds[kind] = (rules, *kinds.get(kind, ()))
         flat = tuple(rules for kind in (*RULE_FILES, "exclude") for rules in kinds.get(kind, ()))
-        return Rulebook(kinds, flat)
+        return Rulebook(self.git, kinds, flat)
 
     def verdict(self, path: str, name: str, is_dir: bool) -> bool | None:
         """As `Rules.verdict`, over all rules in their order."""
@@ -191,6 +192,16 @@ class Rulebook:
             if verdict is not None:
                 return verdict
         return None
+
+
+def in_repository(directory: str) -> bool:
+    """Whether `directory` (absolute) or one above it has a `.git`."""
+    return any(os.path.lexists(os.path.join(parent, ".git")) for parent in (directory, *_parents(directory)))
+
+
+def rule_names(directory: str) -> list[str]:
+    """The entries of `directory` that rules come from."""
+    return [name for name in (*RULE_FILES, ".git") if os.path.lexists(os.path.join(directory, name))]
 
 
 def _parents(directory: str) -> Iterator[str]:

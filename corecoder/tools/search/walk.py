@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .ignore import Rulebook
+from .ignore import Rulebook, rule_names
 
 NOTED = 6
 """How many left-out entries and unreadable places are remembered, the nearest to the root first."""
@@ -108,6 +108,35 @@ class Walk:
 
     def _relative(self, entry: os.DirEntry[str], is_dir: bool) -> str:
         return entry.path[len(self.root.rstrip("/")) + 1 :] + ("/" if is_dir else "")
+
+
+class Offered:
+    """Whether a walk below `root` would offer a file, asked of single files."""
+
+    def __init__(self, root: str, ignore: bool) -> None:
+        self._ignore = ignore
+        book = Rulebook.above(root) if ignore else Rulebook()
+        self._books: dict[str, Rulebook | None] = {root: self._entered(book, root)}
+
+    def __call__(self, path: str) -> bool:
+        book = self._book(os.path.dirname(path))
+        return book is not None and self._taken(book, path, False)
+
+    def _book(self, directory: str) -> Rulebook | None:
+        """The rules inside `directory`, None if it is left out itself."""
+        if directory not in self._books:
+            above = self._book(os.path.dirname(directory))
+            taken = above is not None and self._taken(above, directory, True)
+            self._books[directory] = self._entered(above, directory) if above is not None and taken else None
+        return self._books[directory]
+
+    def _entered(self, book: Rulebook, directory: str) -> Rulebook:
+        return book.entering(directory, rule_names(directory)) if self._ignore else book
+
+    def _taken(self, book: Rulebook, path: str, is_dir: bool) -> bool:
+        name = os.path.basename(path)
+        verdict = book.verdict(path, name, is_dir)
+        return verdict is False or (verdict is None and name[0] != ".")
 
 
 _UNREMARKABLE = frozenset((".git", ".gitignore", ".gitattributes", ".gitmodules", ".ignore", ".rgignore", ".DS_Store"))
