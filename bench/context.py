@@ -1,22 +1,29 @@
 """The context over a long task: what it costs, what it keeps, whether everything fits; corecoder 0.8.0 beside it.
 
-    python bench/context.py [--original PYTHON] [--windows 16,32,128] [--show FILE]
+    python bench/context.py [--original PYTHON] [--windows 16,32,128] [--packages] [--show FILE]
 
 A scripted model reads 120 files of the standard library in four turns, edits some, runs commands that fail, decides
-things and meets dead ends. Facts are planted on the way; after every compaction it is counted how many of those planted so
-far are still in view. The model's server refuses what does not fit. It counts with the o200k_base vocabulary
-where that is at hand, else by estimate.
+things and meets dead ends. Facts are planted on the way; after every summary or collapse it is counted how many of
+those planted so far are still in view. The server refuses what does not fit. It counts with the o200k_base
+vocabulary where that is at hand, else by estimate.
 
-`--original` is a Python in whose environment corecoder==0.8.0 is installed. `--show` writes the view before and after
-each compaction of one run to a file.
+    whole     files of up to 400 lines that the next request held in full
+    told      of those that were not whole: how many said so and how to read on
+    cost      tokens paid, a cached one at a tenth, against the floor: every new token once, the frozen prefix at a
+              tenth in each request. Also for 0.8.0, which hides part of it, the floor is that of the work done here.
+    breaks    requests that were no continuation of the one before although no tier had run
+    recalled  messages and facts that recall gives back word for word
+
+`--original` is a Python in whose environment corecoder==0.8.0 is installed. `--packages` takes the files from the
+whole library, packages included, instead of its top level: they are smaller, so that a step brings less that is new
+and the conversation that goes with it weighs more. `--show` writes the view before and after each tier of one run.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
-import re
-import shutil
 import statistics
 import subprocess
 import sys
@@ -64,7 +71,10 @@ class Fact:
     keys: tuple[str, ...]
 
 
-WORDS = "amber birch cedar delta ember fjord grove heron inlet joker karst lotus maple north ocean pearl quart ridge".split()
+WORDS = (
+    *("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "heron", "inlet"),
+    *("joker", "karst", "lotus", "maple", "north", "ocean", "pearl", "quart", "ridge"),
+)
 
 
 def facts() -> list[Fact]:
@@ -137,11 +147,12 @@ def prompts() -> list[str]:
 
 @dataclass
 class Seen:
-    """One request as the server got it."""
+    """One request as the server got it; `tiers` had run before it."""
 
     ids: list[int]
     tokens: int
     summary: bool
+    tiers: int
 
 
 @dataclass
@@ -168,6 +179,7 @@ class Server:
     ids: dict[str, int] = field(default_factory=dict)
     prefix: int = 0
     just_read: str = ""
+    recalled: float = 0.0
 
     def answer(self, messages: list[Message], tools: list[dict[str, Any]]) -> dict[str, Any]:
         """The reply, as content, calls and prompt tokens, or `refused` with the reason."""
@@ -180,7 +192,7 @@ class Server:
         if tokens > self.window:
             self.refused += 1
             return {"refused": f"maximum context length is {self.window} tokens, you sent {tokens}"}
-        self.seen.append(Seen([-frozen, *ids], tokens, summary))
+        self.seen.append(Seen([-frozen, *ids], tokens, summary, len(self.hows)))
         if summary:
             self.summaries.append(self.step)
             return self._summary(messages, tokens)
@@ -330,6 +342,15 @@ def run_ours(server: Server, home: Path) -> bool:
     agent = Agent(
         llm, session=session, workspace=workspace, context=context, permissions=Permissions("yolo", workspace)
     )
+    logged: dict[int, Message] = {}
+    observe = context.observe
+
+    def observed(message: Message, record: int | None) -> None:
+        assert record is not None
+        logged[record] = json.loads(json.dumps(message))
+        observe(message, record)
+
+    context.observe = observed  # type: ignore[method-assign]
     finished = True
     for prompt, compact in turns(server):
         events: list[Any] = [agent.compact()] if compact else []
@@ -342,8 +363,10 @@ def run_ours(server: Server, home: Path) -> bool:
             elif isinstance(event, TurnFinished) and event.stop_reason != "end_turn":
                 print(f"  turn ended: {event.stop_reason}: {event.error}", file=sys.stderr)
                 finished = False
-    lost = [record for record, message in session.messages() if session.message(record) != message]
-    assert not lost
+    texts = {record: context.recall(record) for record in logged}
+    same = [session.message(record) == message for record, message in logged.items()]
+    found = [any(fact.keys[0] in text for text in texts.values()) for fact in FACTS]
+    server.recalled = statistics.mean(same + found)
     agent.close()
     return finished
 
@@ -380,7 +403,8 @@ def run_original(server: Server, python: str) -> bool:
     with subprocess.Popen(
         command, cwd=server.project, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as child:
-        assert child.stdin and child.stdout
+        assert child.stdin
+        assert child.stdout
         for line in child.stdout:
             said = json.loads(line)
             reply: dict[str, Any] = {}
@@ -405,7 +429,7 @@ def cost(server: Server, requests: list[Seen]) -> tuple[float, float]:
     """Tokens paid, a cached one at a tenth, and the floor: every new token once, the frozen prefix at a tenth each
     time. A prefix is cached if one of the last three requests began with it."""
     paid = floor = 0.0
-    known: set[int] = set()
+    known = _of_tiers(server)
     for at, request in enumerate(requests):
         cached = max(
             (_common(server, request.ids, earlier.ids) for earlier in requests[max(0, at - 3) : at]), default=0
@@ -414,29 +438,25 @@ def cost(server: Server, requests: list[Seen]) -> tuple[float, float]:
         if request.summary:
             continue
         floor += CACHED * server.prefix if at else server.prefix
-        floor += sum(server.sizes[each] for each in set(request.ids[2:]) - known if not _derived(server, each))
+        floor += sum(server.sizes[each] for each in set(request.ids[2:]) - known)
         known |= set(request.ids[2:])
     return paid, floor
 
 
-def _derived(server: Server, each: int) -> bool:
-    """Whether a message is a tier's and not of the task; found by its words, for both versions."""
-    return each in server.__dict__.setdefault("derived", _find_derived(server))
-
-
-def _find_derived(server: Server) -> set[int]:
-    marks = (
-        OURS,
-        "snipped; recall(",
-        "[Context compressed",
-        "[Hard context reset]",
-        "Context restored.",
-        "Got it, I have",
-    )
+def _of_tiers(server: Server) -> set[int]:
+    """The messages that are a tier's and not of the task, found by their words, for both versions."""
+    marks = (OURS, ", snipped; ", "[Context compressed", "[Hard context reset]", "Context restored.", "Got it, I have")
     marks += ("lines, snipped to save context", "I have the notes and go on")
     return {
         each for key, each in server.ids.items() if any(mark in key[:1200] or mark in key[-1200:] for mark in marks)
     }
+
+
+def breaks(server: Server) -> int:
+    """Requests of the task that do not begin with the one before, although no tier ran in between."""
+    task = [request for request in server.seen[: server.task_end] if not request.summary]
+    pairs = itertools.pairwise(task)
+    return sum(one.tiers == two.tiers and two.ids[: len(one.ids)] != one.ids for one, two in pairs)
 
 
 def _common(server: Server, one: list[int], other: list[int]) -> int:
@@ -448,21 +468,28 @@ def _common(server: Server, one: list[int], other: list[int]) -> int:
     return total
 
 
-def report(name: str, server: Server, finished: bool) -> None:
-    paid, floor = cost(server, server.seen[: server.task_end])
+COLUMNS = "           window summary  finished refused largest whole told summaries breaks recalled  cost   "
+
+
+def report(name: str, server: Server, finished: bool, floor: float) -> float:
+    """Prints one line; `floor` is that of the same work, 0 for its own. Returns the floor."""
+    paid, own = cost(server, server.seen[: server.task_end or len(server.seen)])
+    floor, ours = floor or own, name == "corecoder"
     largest = max(request.tokens for request in server.seen) / server.window
-    during = [step for step in server.summaries if step < STEPS]
     kept = "  ".join(
-        f"{number}: {server.kept[number - 1]['all']:4.0%} / {server.kept[number - 1].get('code', 0):4.0%}"
+        f"{number}: {server.kept[number - 1]['all']:4.0%}/{server.kept[number - 1].get('code', 0):4.0%}"
         for number in COMPACTIONS
         if len(server.kept) >= number
     )
     print(
-        f"{name:<9} {server.window // 1000:>4}k {server.summarizer:<8} {'yes' if finished else 'NO':<8} {server.refused:>7} "
-        f"{largest:>8.2f} {statistics.mean(server.whole):>6.0%} "
-        f"{statistics.mean(server.told) if server.told else 1:>6.0%} "
-        f"{len(during):>9} {paid / floor:>6.2f}   {kept}"
+        f"{name:<10} {server.window // 1000:>5}k {server.summarizer:<8} {'yes' if finished else 'NO':<8} "
+        f"{server.refused:>7} {largest:>7.2f} {statistics.mean(server.whole):>5.0%} "
+        f"{statistics.mean(server.told) if server.told else 1:>4.0%} "
+        f"{sum(step < STEPS for step in server.summaries):>9} {breaks(server) if ours else '-':>6} "
+        f"{f'{server.recalled:.0%}' if ours else '-':>8} {paid / floor:>5.2f}   {kept}",
+        flush=True,
     )
+    return floor
 
 
 def timings() -> None:
@@ -506,34 +533,35 @@ def timings() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--original", metavar="PYTHON", help="a Python that has corecoder==0.8.0")
     parser.add_argument("--windows", default="16,32,128", help="in thousands of tokens")
     parser.add_argument("--summarizers", default="honest,garbage,fails")
+    parser.add_argument("--packages", action="store_true", help="take files from packages too, not the top level only")
     parser.add_argument("--show", type=Path, metavar="FILE", help="write views before and after each tier")
     options = parser.parse_args()
     count = load_ranks()
-    print(f"tokens counted {'by o200k_base' if count else 'by estimate'}; {STEPS} steps; cost against the floor\n")
-    head = f"{'':9} {'window':>5} {'summary':<8} {'finished':<8} {'refused':>7} {'largest':>8} {'whole':>6} {'told':>6}"
-    print(f"{head} {'summaries':>9} {'cost':>6}   facts kept after n compactions: all / what code can know")
+    print(f"tokens counted {'by o200k_base' if count else 'by estimate'}; {STEPS} steps\n")
+    print(f"{COLUMNS} facts in view after n compactions: all/those code can know")
     shown: list[str] = []
     for window in (int(each) * 1000 for each in options.windows.split(",")):
         for summarizer in options.summarizers.split(","):
             runs: list[tuple[str, Callable[[Server, Path], bool]]] = [("corecoder", run_ours)]
             if options.original:
                 runs.append(("0.8.0", lambda server, _home: run_original(server, options.original)))
+            floor = 0.0
             for name, run in runs:
-                folder = Path(tempfile.mkdtemp())
-                project = folder / "project"
-                project.mkdir()
-                server = Server(window, summarizer, sources(project), project, count or estimate_text)
-                server.show = shown if name == "corecoder" and summarizer == "honest" else None
-                report(name, server, run(server, folder / "home"))
-                shutil.rmtree(folder)
+                with tempfile.TemporaryDirectory() as folder:
+                    project = Path(folder, "project")
+                    project.mkdir()
+                    paths = sources(project, packages=options.packages)
+                    server = Server(window, summarizer, paths, project, count or estimate_text)
+                    server.show = shown if name == "corecoder" and summarizer == "honest" else None
+                    floor = report(name, server, run(server, Path(folder, "home")), floor)
     print()
     timings()
     if options.show:
-        options.show.write_text(re.sub(r"[^\S\n]+\n", "\n", "\n".join(shown)), encoding="utf-8")
+        options.show.write_text("\n".join(shown), encoding="utf-8")
 
 
 if __name__ == "__main__":

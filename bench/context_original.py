@@ -1,6 +1,6 @@
 """Runs the task of `bench/context.py` on corecoder 0.8.0; started by it, with that version's interpreter.
 
-One JSON object per line: each request goes to stdout, its reply comes from stdin. All decisions are made by the other side.
+One JSON object per line: each request goes to stdout, its reply comes from stdin. The other side makes all decisions.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ from .events import (
     UsageUpdated,
 )
 from .jobs import CancelToken, Job, Jobs
+from .memory import OURS
 from .messages import Message, Repairer, Reply
 from .models import ModelInfo
 from .permissions import Permissions
@@ -45,9 +46,7 @@ from .tools import ALL_TOOLS
 
 INTERRUPTED = "[interrupted by the user]"
 BROKEN = "[interrupted: the reply did not arrive whole]"
-CUT_NOTE = (
-    "[your reply was cut at the output limit. Go on from where it stopped; write long files in several smaller calls]"
-)
+CUT_NOTE = f"{OURS}your reply was cut at the output limit. Go on from where it stopped; write long files in several smaller calls]"
 MAX_CUTS = 3  # replies in a row that were cut at the output limit
 MAX_OVERFLOWS = 3  # times that one request is made smaller and sent again
 

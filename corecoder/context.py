@@ -15,18 +15,18 @@ another thread can be abandoned.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from . import intake, summary, tiers
+from . import summary, tiers
 from .errors import SessionError
 from .events import Usage
+from .intake import Log, Shelf
 from .jobs import CancelToken
 from .ledger import Ledger, Words
 from .memory import is_acknowledgement, is_memory, is_ours, memory, summary_of
-from .messages import Message, calls_of, text_of
+from .messages import Message, calls_of
 from .meter import LEAST_ROOM, LEAST_USABLE, Meter
 from .summary import Model
 from .text import one_line
@@ -41,19 +41,6 @@ LEAST_GAIN = 0.10  # of the fill; a run that frees less is not repeated until th
 STEPS_BETWEEN_SUMMARIES = 5
 MAX_FAILURES = 3  # summaries refused in a row, after which none is asked for until the user does
 _INSTRUCTION_ROOM = 600  # tokens for the request's instruction
-
-
-class Log(Protocol):
-    """What is needed of a session. `Session` fits; so does anything that can number messages and give them back."""
-
-    @property
-    def path(self) -> Path: ...
-    @property
-    def undone(self) -> bool: ...
-    def id_of(self, message: Message) -> int | None: ...
-    def message(self, record: int) -> Message: ...
-    def messages(self) -> Iterator[tuple[int, Message]]: ...
-    def spill(self, text: str) -> Path: ...
 
 
 @dataclass(frozen=True)
@@ -113,7 +100,6 @@ class ContextManager:
         self._marks = (snip_at, summarize_at, collapse_at)
         self._tail = tail
         self._timeout = summary_timeout
-        self._spilled: dict[str, Path] = {}
         self.follow(log)
 
     # -- the session behind it
@@ -121,6 +107,7 @@ class ContextManager:
     def follow(self, log: Log | None) -> None:
         """Starts over with another session. Its ledger is read when it is first needed."""
         self._log = log
+        self._shelf = Shelf(log)
         self._ledger = Ledger()
         self._behind = log is not None and next(log.messages(), None) is not None
         self._fed: dict[int, Message] = {}
@@ -209,44 +196,12 @@ class ContextManager:
 
     def intake(self, messages: Sequence[Message]) -> list[Message]:
         """The prompt, or the results of one step, with what is too big cut and kept whole beside the log."""
-        spill = self._keep if self._log else None
-        return intake.bounded(messages, self.meter.measure, self.meter.count, self.meter.room, spill)
+        return self._shelf.bounded(messages, self.meter.measure, self.meter.count, self.meter.room)
 
     def recall(self, record: int | str) -> str:
         """The whole text of a logged message, by record id, or of a spilled text, by the name that its place of
         the cut gives. Raises KeyError."""
-        if isinstance(record, str) and not record.isdecimal():
-            return self._spilled_text(record)
-        if self._log is None:
-            raise KeyError(record)
-        message = self._log.message(int(record))
-        text = text_of(message)
-        name = intake.spilled_name(text)
-        if name is not None:
-            try:
-                return self._spilled_text(name)
-            except KeyError:
-                pass  # the text only looks as if it had been cut, or its file is gone
-        for call in calls_of(message):
-            function = call.get("function") or {}
-            text += f"\n-> {function.get('name')}({function.get('arguments')})"
-        return text
-
-    def _keep(self, text: str) -> Path:
-        assert self._log is not None
-        path = self._log.spill(text)
-        self._spilled[path.name] = path
-        return path
-
-    def _spilled_text(self, name: str) -> str:
-        beside = self._log.path.with_name(name) if self._log and intake.is_spill_name(name) else None
-        path = self._spilled.get(name, beside)
-        try:
-            if path is None:
-                raise KeyError(name)
-            return path.read_bytes().decode("utf-8", "surrogatepass")
-        except (OSError, UnicodeDecodeError):
-            raise KeyError(name) from None
+        return self._shelf.recall(record)
 
     # -- the tiers
 

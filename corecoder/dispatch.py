@@ -16,6 +16,7 @@ from .driver import Driver
 from .errors import Cancelled, ToolError
 from .events import Event, ToolFinished, ToolOutput, ToolStarted
 from .jobs import Job, JobDone
+from .memory import OURS
 from .messages import NO_OUTPUT, Message, Reply, ToolCall
 from .permissions import Ask, Permissions, Refuse
 from .text import one_line
@@ -85,7 +86,7 @@ class Dispatcher:
             messages.append({"role": "tool", "tool_call_id": prepared.call.id, "content": content})
             images += result.images
         if images:  # the API takes only text in a tool message
-            parts: list[dict[str, Any]] = [{"type": "text", "text": "[pictures from the tool results above]"}]
+            parts: list[dict[str, Any]] = [{"type": "text", "text": f"{OURS}pictures from the tool results above]"}]
             parts += [{"type": "image_url", "image_url": {"url": url}} for url in images]
             messages.append({"role": "user", "content": parts})
         return messages

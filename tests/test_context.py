@@ -461,7 +461,7 @@ def test_a_run_that_gains_little_is_not_repeated_until_the_view_has_grown() -> N
     system: Message = {"role": "system", "content": "word " * 44_500}
     context = ContextManager(64_000, system=system)
     assert context.fill([]) > 0.75 * context.usable
-    view = filled(context, 0.87)
+    view = filled(context, 0.84, lines=20)
     assert context.maybe_compress(view)
     assert context.last is not None
     assert context.last.after > 0.9 * context.last.before
