@@ -35,7 +35,8 @@ TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": {}}} for name in ("bash", "read_file", "write_file")
 ]
 
-# Runs in either interpreter: prints seconds from the request to the whole reply, and by how many KB the peak memory grew (Linux).
+# Runs in either interpreter: prints seconds from the request to the whole reply, and by how many KB the peak memory
+# grew (Linux).
 CHILD = """
 import sys, time
 sys.path.insert(0, sys.argv[2])

@@ -46,7 +46,10 @@ from .tools import ALL_TOOLS
 
 INTERRUPTED = "[interrupted by the user]"
 BROKEN = "[interrupted: the reply did not arrive whole]"
-CUT_NOTE = f"{OURS}your reply was cut at the output limit. Go on from where it stopped; write long files in several smaller calls]"
+CUT_NOTE = (
+    f"{OURS}your reply was cut at the output limit. Go on from where it stopped; "
+    "write long files in several smaller calls]"
+)
 MAX_CUTS = 3  # replies in a row that were cut at the output limit
 MAX_OVERFLOWS = 3  # times that one request is made smaller and sent again
 

@@ -178,7 +178,7 @@ class LogFile:
 
     def set_aside(self, start: int) -> Path:
         """Moves what stands from `start` to the end into a new file beside the log, whose path is returned."""
-        backup = self.path.with_name(f"{self.path.stem}.torn-{secrets.token_hex(3)}")
+        backup = self.path.with_name(f"{self.path.stem}.torn-{secrets.token_hex(8)}")
         pieces = []
         at = start
         while piece := self._read_at(at, _CHUNK):

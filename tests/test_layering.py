@@ -17,7 +17,7 @@ LAYERS: dict[int, str] = {
     4: "app",
     3: "agent dispatch driver",
     2: "context ledger memory meter tiers intake summary tools permissions readonly prompt",
-    1: "llm stream reader retries providers refusals dialects shapes wire models scripted errorbody sse toolcalls retries "
+    1: "llm stream reader retries providers refusals dialects shapes wire models scripted errorbody sse toolcalls "
     "session sessiondir journal logfile tool config "
     "sources forms shell child file_child processes capture",
     0: "events messages jobs tokens text errors",
