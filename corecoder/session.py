@@ -17,6 +17,7 @@ The price: a message in view is held twice, in memory and on disk; one out of vi
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -74,7 +75,7 @@ class Session:
 
     @classmethod
     def in_memory(cls, *, system: str = "", model: str = "") -> Session:
-        """A session that leaves nothing behind but spilled texts, which go to a temporary directory."""
+        """A session that leaves nothing behind; spilled texts stand in a temporary directory until it is closed."""
         session = cls(Path(f"{sessiondir.new_id()}.jsonl"), system=system, model=model)
         session.keep_in_memory()
         return session
@@ -138,8 +139,11 @@ class Session:
         self._journal.sync()
 
     def close(self) -> None:
-        """Gives up the log and its lock. Safe to call twice."""
+        """Gives up the log and its lock, and the long texts of a session in memory. Safe to call twice."""
         self._journal.close()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder = None
 
     # -- the view
 

@@ -820,3 +820,11 @@ def test_a_list_does_not_read_what_lies_between_head_and_tail(home: Path, projec
         file.write(b'\n{"id": 2, "type": "message", "n": 2, "message": {"role": "user", "content": "two"}}\n')
     (info,) = Session.listing(home, project)
     assert (info.title, info.messages) == ("one", 2)
+
+
+def test_a_session_in_memory_leaves_nothing_behind() -> None:
+    session = Session.in_memory()
+    path = session.spill("long")
+    assert path.read_text() == "long"
+    session.close()
+    assert not path.parent.exists()
