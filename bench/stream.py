@@ -49,11 +49,14 @@ from corecoder.llm import LLM
 llm = LLM("m", "key", sys.argv[1])
 llm.chat([{"role": "user", "content": "hi"}])
 before = peak()
-seen = []
+seen = 0
+def count(text):
+    global seen
+    seen += 1
 begun = time.perf_counter()
-reply = llm.chat([{"role": "user", "content": "hi"}], on_token=lambda text: seen.append(len(text)))
+reply = llm.chat([{"role": "user", "content": "hi"}], on_token=count)
 took = time.perf_counter() - begun
-print(took, peak() - before, len(reply.content), len(seen))
+print(took, peak() - before, len(reply.content), seen)
 """
 
 

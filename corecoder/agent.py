@@ -112,7 +112,8 @@ class Agent:
         self._schemas = [tool.schema() for tool in self.tools]
         self._return_to((self.session.noted("cwd") or {}).get("path"))
         self._system: Message = {"role": "system", "content": self.session.system}
-        self.context = context or ContextManager(llm.info.window, system=self._system, tools=self._schemas)
+        self._window = llm.info.window
+        self.context = context or ContextManager(self._window, system=self._system, tools=self._schemas)
         self.context.follow(self.session)
         self._jobs = Jobs()
         self._repair = Repairer()
@@ -191,7 +192,7 @@ class Agent:
     def use(self, llm: ChatModel) -> None:
         """Goes on with another model; the next request is made to fit it."""
         self.llm = llm
-        self.context.set_window(llm.info.window)
+        self._follow_window()
         self.session.model(llm.model)
 
     def close(self, timeout: float = 2.0) -> bool:
@@ -327,6 +328,7 @@ class Agent:
             )
 
         reply = cast(Reply, (yield from driver.do("model", work)))
+        self._follow_window()
         if reply.usage:
             self.session.usage(reply.usage)
             notice = self.context.note_usage(reply.usage, view)
@@ -370,6 +372,12 @@ class Agent:
             yield Notice("compaction cancelled; the conversation is as it was")
         except CoreCoderError as error:
             yield Notice(f"compaction failed: {error}; the conversation is as it was", "warning")
+
+    def _follow_window(self) -> None:
+        """The client may have learnt the model's window from a reply, a refusal or the provider's list of models."""
+        if self.llm.info.window != self._window:
+            self._window = self.llm.info.window
+            self.context.set_window(self._window)
 
     # -- the log
 

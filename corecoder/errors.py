@@ -61,8 +61,7 @@ class ProviderError(CoreCoderError):
 
     def __str__(self) -> str:
         status = f" (HTTP {self.status})" if self.status else ""
-        hint = f" {self.hint}" if self.hint else ""
-        return f"{self.said}{status}{hint}"
+        return f"{self.said.removesuffix('.')}{status}. {self.hint}" if self.hint else f"{self.said}{status}"
 
 
 class ContextOverflow(ProviderError):

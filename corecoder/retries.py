@@ -42,11 +42,13 @@ class Retries:
             kind, limit = self._limit(error)
             count = self._counts[kind] = self._counts.get(kind, 0) + 1
             if count > limit:
+                if kind == "empty" and not error.hint:
+                    error.hint = "Try again, say it in other words, or take another model."
                 raise error
             delay = 0.0 if kind == "empty" else self._backoff(count)
         self._waited += delay
         self.attempt += 1
-        return str(error.said), delay
+        return error.said.removesuffix("."), delay
 
     def _told(self, error: RateLimited) -> float:
         """The wait that was asked for, or longer: a server that names one second every time means more."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from .events import Usage
 from .messages import Message, Reply, ToolCall
-from .toolcalls import CallCollector, mended
+from .toolcalls import CallCollector, Pieces, mended
 
 
 class ThinkFilter:
@@ -98,10 +98,9 @@ class ReplyBuilder:
     ) -> None:
         self._on_text, self._on_reasoning = on_text, on_reasoning
         self._filter = ThinkFilter(self._show, self._think)
-        self._texts: list[str] = []
-        self._thoughts: list[str] = []
+        self._texts, self._thoughts = Pieces(), Pieces()
         self._high = ""  # half of a surrogate pair whose other half is to come
-        self._fields: dict[str, list[str]] = {}  # reasoning by the field it came in
+        self._fields: dict[str, Pieces] = {}  # reasoning by the field it came in
         self._details: list[dict[str, Any]] = []
         self._calls = CallCollector(names)
         self._usage: dict[str, Any] = {}
@@ -137,8 +136,8 @@ class ReplyBuilder:
         self._filter.close()
         if self._high:
             self._pass_text("")
-        message: Message = {"role": "assistant", "content": mended("".join(self._texts)) or None}
-        message |= {field: mended("".join(parts)) for field, parts in self._fields.items()}
+        message: Message = {"role": "assistant", "content": str(self._texts) or None}
+        message |= {field: mended(str(parts)) for field, parts in self._fields.items()}
         if self._details:
             message["reasoning_details"] = self._details
         calls = self._calls.finished()
@@ -146,7 +145,7 @@ class ReplyBuilder:
             message["tool_calls"] = calls
         return Reply(
             message,
-            reasoning=mended("".join(self._thoughts)),
+            reasoning=mended(str(self._thoughts)),
             finish_reason=self.finish_reason,
             usage=usage_of(self._usage),
             cut=self._calls.open or (self.finish_reason or "").lower() in CUT_REASONS,
@@ -202,7 +201,7 @@ class ReplyBuilder:
             self._add_details([item for item in details if isinstance(item, dict)])
         for field in REASONING_FIELDS:
             if text := _words(delta.get(field)):
-                self._fields.setdefault(field, []).append(text)
+                self._fields.setdefault(field, Pieces()).append(text)
                 self._think(text)
                 return True
         if isinstance(details, list):

@@ -24,6 +24,26 @@ from collections.abc import Collection
 from typing import Any
 
 
+class Pieces:
+    """A text that grows piece by piece. Small pieces are folded as they come, for a string of forty characters takes
+    as much memory again for itself."""
+
+    FOLD = 1024
+
+    def __init__(self) -> None:
+        self._folded: list[str] = []
+        self._loose: list[str] = []
+
+    def append(self, piece: str) -> None:
+        self._loose.append(piece)
+        if len(self._loose) >= self.FOLD:
+            self._folded.append("".join(self._loose))
+            self._loose = []
+
+    def __str__(self) -> str:
+        return "".join([*self._folded, *self._loose])
+
+
 class CallParts:
     """One tool call while it is being collected; knows whether its arguments are one whole JSON object."""
 
@@ -34,7 +54,7 @@ class CallParts:
         self.index, self.id, self.name = index, identity, name
         self.extra: dict[str, Any] = {}
         self.function_extra: dict[str, Any] = {}
-        self._parts: list[str] = []
+        self._parts = Pieces()
         self._depth = 0
         self._quoted = False
         self._escaped = False
@@ -42,7 +62,7 @@ class CallParts:
 
     @property
     def text(self) -> str:
-        return "".join(self._parts)
+        return str(self._parts)
 
     def take(self, text: str) -> str:
         """Collects `text` up to the end of the object; returns what may be the start of another one."""
@@ -63,7 +83,7 @@ class CallParts:
 
     def restart(self) -> None:
         """Forgets a placeholder."""
-        self._parts, self.state = [], "empty"
+        self._parts, self.state = Pieces(), "empty"
 
     def _end_of_object(self, text: str) -> int:
         """Where the object ends in `text`, -1 if it goes on."""

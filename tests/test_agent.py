@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,14 @@ def test_an_overflow_that_does_not_end_is_an_error() -> None:
     agent = agent_with([ContextOverflow("too long", window=100_000)] * 10)
     assert last(play(agent)).stop_reason == "error"
     assert len(agent.llm.requests) <= 4  # type: ignore[attr-defined]
+
+
+def test_a_window_that_the_client_has_learnt_counts_from_the_next_request_on() -> None:
+    agent = agent_with(["one", "two"])
+    play(agent)
+    agent.llm.info = replace(agent.llm.info, window=64_000)  # type: ignore[misc]
+    play(agent)
+    assert agent.context.window == 64_000
 
 
 def test_what_a_cancelled_tool_said_is_its_result() -> None:
