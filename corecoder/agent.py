@@ -76,6 +76,7 @@ class ChatModel(Protocol):
         tool_choice: str | None = None,
     ) -> Reply: ...
     def warm_up(self) -> None: ...
+    def look_up(self, token: CancelToken | None = None) -> ModelInfo: ...
     def close(self) -> None: ...
 
 
@@ -224,7 +225,7 @@ class Agent:
     def _run(self, driver: Driver, message: Message, prompt: str) -> Generator[Event, None, None]:
         turn = _Turn()
         try:
-            yield from self._begin(message, prompt)
+            yield from self._begin(driver, message, prompt)
             yield from self._steps(driver, turn)
         except TurnCancelled:
             pass
@@ -245,7 +246,7 @@ class Agent:
             unsent=tuple(driver.take_steering()),
         )
 
-    def _begin(self, message: Message, prompt: str) -> Generator[Event, None, None]:
+    def _begin(self, driver: Driver, message: Message, prompt: str) -> Generator[Event, None, None]:
         """Logs the prompt. A log that cannot be started must not keep the work from being done."""
         [bounded] = self.context.intake([message])
         notice = ""
@@ -260,6 +261,9 @@ class Agent:
         yield TurnStarted(prompt)
         if notice:
             yield Notice(notice, "warning")
+        if self.context.too_small():  # by what is remembered: the server may have been given a larger window since
+            yield from driver.do("look-up", lambda job: self.llm.look_up(job.token))
+            self._follow_window()
         if self.context.too_small():
             raise CoreCoderError(self.context.too_small())
 

@@ -170,7 +170,8 @@ def from_listing(listing: Any, model: str) -> dict[str, Any]:
     """
     rows = listing.get("data") if isinstance(listing, dict) else listing
     rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-    row = next((row for row in rows if row.get("id") in (model, f"models/{model}")), None)
+    named = [row for row in rows if row.get("id") in (model, f"models/{model}")]
+    row = next(iter(named or (rows if len(rows) == 1 else [])), None)  # llama.cpp answers to any name
     if row is None:
         return {}
     places = [row, *(row[key] for key in ("top_provider", "meta", "model_info") if isinstance(row.get(key), dict))]

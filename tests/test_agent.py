@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -230,6 +231,24 @@ def test_a_window_that_the_client_has_learnt_counts_from_the_next_request_on() -
     agent.llm.info = replace(agent.llm.info, window=64_000)  # type: ignore[misc]
     play(agent)
     assert agent.context.window == 64_000
+
+
+def test_a_server_that_was_given_a_larger_window_is_asked_before_it_is_called_too_small(home: Path) -> None:
+    from server import StrictServer
+
+    from corecoder.llm import LLM
+
+    def end(server: StrictServer) -> TurnFinished:
+        agent = Agent(LLM("m", "k", server.base_url, home=home))
+        with contextlib.closing(agent):
+            return last(play(agent))
+
+    with StrictServer("one", "two", models=[{"id": "m", "meta": {"n_ctx": 4096}}]) as server:
+        assert end(server).text == "one"
+        assert "too small" in end(server).error
+        assert len(server.requests) == 1
+        server.models[0]["meta"]["n_ctx"] = 32_768
+        assert end(server).text == "two"
 
 
 def test_what_a_cancelled_tool_said_is_its_result() -> None:

@@ -26,6 +26,12 @@ def test_the_window_comes_from_the_surest_source() -> None:
     assert describe("m", Lessons()).window is None
 
 
+def test_the_only_model_of_a_server_is_the_one_that_answers_whatever_it_is_called() -> None:
+    row = {"id": "weights.gguf", "meta": {"n_ctx": 16384}}
+    assert from_listing({"data": [row]}, "m") == {"window": 16384}
+    assert from_listing({"data": [row, {"id": "other"}]}, "m") == {}
+
+
 def test_what_a_listing_says_of_images_is_believed_before_a_name() -> None:
     assert describe("gpt-4o", Lessons()).sees_images
     assert not describe("gpt-4o", Lessons(listed={"images": False})).sees_images
