@@ -152,7 +152,8 @@ class Question(Event):
 
 @dataclass(frozen=True)
 class Retrying(Event):
-    """A request failed and is sent again after `delay` seconds; `attempt` counts from 1."""
+    """A request failed and is sent again after `delay` seconds; `attempt` counts the repetitions from 1, and stays
+    where a request was mended rather than repeated."""
 
     reason: str
     delay: float

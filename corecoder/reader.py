@@ -39,7 +39,7 @@ def _take(payload: dict[str, Any] | str, builder: ReplyBuilder, silence: Silence
     if builder.done or payload == KEEP_ALIVE:
         return
     if payload == DONE:
-        builder.done = True
+        builder.done, builder.untouched = True, False
         silence.ended()
     elif isinstance(payload, str):
         raise StreamBroken(f"the reply cannot be read: {payload[:120]!r}")
@@ -54,6 +54,9 @@ def _take(payload: dict[str, Any] | str, builder: ReplyBuilder, silence: Silence
 def judged(builder: ReplyBuilder) -> Reply:
     """The reply if it is one. Raises StreamBroken if it is not whole, EmptyReply if it says nothing, ContextOverflow
     if it says nothing because the prompt left no room."""
+    if builder.untouched:  # llama-cpp-python ends the body like this when the prompt is longer than its window
+        hint = "If it does so with long prompts only, set CORECODER_MAX_CONTEXT to the server's context window."
+        raise StreamBroken("the server answered with an empty body", hint=hint)
     if not builder.whole:
         raise StreamBroken("the connection closed in the middle of the reply")
     reply = builder.reply()

@@ -187,7 +187,8 @@ class Renderer:
     def _retrying(self, event: Retrying) -> None:
         self._reasoning = False
         wait = f"in {event.delay:.0f} s" if event.delay >= 1 else "now"
-        self._screen.prose(f"{one_line(event.reason, 300)}; trying again {wait} (attempt {event.attempt})", "yellow")
+        count = f" (attempt {event.attempt})" if event.attempt else ""  # a request that was mended is no attempt
+        self._screen.prose(f"{one_line(event.reason, 300)}; trying again {wait}{count}", "yellow")
 
     def _compacted(self, event: Compacted) -> None:
         undo = "; /compact --undo takes it back" if self._streaming else ""

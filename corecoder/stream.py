@@ -106,6 +106,7 @@ class ReplyBuilder:
         self._usage: dict[str, Any] = {}
         self.finish_reason: str | None = None
         self.done = False
+        self.untouched = True  # neither a chunk nor [DONE] has come
 
     @property
     def whole(self) -> bool:
@@ -114,6 +115,7 @@ class ReplyBuilder:
 
     def add(self, chunk: dict[str, Any]) -> bool:
         """Takes one chunk; whether it carried anything of the reply."""
+        self.untouched = False
         usage = chunk.get("usage")
         if isinstance(usage, dict):
             self._add_usage(usage)

@@ -380,6 +380,11 @@ def test_a_limit_reached_while_thinking_is_not_asked_for_again(make: Make) -> No
         assert len(server.requests) == 1
 
 
+def test_an_empty_body_says_what_it_may_mean(make: Make) -> None:
+    with StrictServer(forever=sse()) as server, pytest.raises(StreamBroken, match="CORECODER_MAX_CONTEXT"):
+        make(server).chat([{"role": "user", "content": "x"}])
+
+
 @pytest.mark.parametrize("end", [HANGUP, EOF, "data: {torn", None])
 def test_a_broken_stream_is_asked_for_again_and_starts_afresh(end: Any, make: Make) -> None:
     broken = Events([D("par"), *([end] if end is not None else [])])
