@@ -1,6 +1,7 @@
 """What a command printed, readable and bounded, while it is still printing.
 
-A `Cleaner` turns bytes in pieces into readable text, whole lines at a time. A `Capture` keeps the head and the tail of
+A `Cleaner` turns bytes in pieces into readable text, whole lines at a time; `LiveOutput` shows it while it comes. A
+`Capture` keeps the head and the tail of
 that text in memory and, once it is longer than the two, all of it (up to a cap) in a file. The price is that the bytes
 themselves are gone: who wants those redirects the command to a file.
 """
@@ -9,10 +10,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections import deque
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
 
 from .errors import CoreCoderError
 from .text import printable
@@ -23,6 +23,8 @@ BINARY_LIMIT = 1_000
 BINARY_CAP = 1_000_000  # bytes; what follows in an output that is binary so far is only counted
 FILE_CAP = 10_000_000  # bytes
 _LINE_LIMIT = 65_536
+_LIVE_EVERY = 0.1  # seconds between two pieces of live output
+_LIVE_LIMIT = 4_000  # characters of one piece
 
 _PLAIN = bytes([9, 10, *range(32, 127)])
 _ODD = bytes([*range(7), *range(14, 27), *range(28, 32), 127])  # no text has these; BEL to CR and ESC it may have
@@ -70,11 +72,10 @@ class Cleaner:
 
     def feed(self, data: bytes) -> str:
         """The text that is complete with `data`: whole lines, or part of one that is overlong."""
-        if self.size > BINARY_CAP and self.binary:
-            self.size += len(data)
+        self.size += len(data)
+        if self.size - len(data) > BINARY_CAP and self.binary:
             self.odd += len(data)
             return ""
-        self.size += len(data)
         plain = self._plain and not data.translate(None, _PLAIN)  # most output; 50 times faster than cleaning it
         if plain:
             text = data.decode("ascii")
@@ -82,24 +83,15 @@ class Cleaner:
             text = self._decoder.decode(data)
             self.odd += len(data) - len(data.translate(None, _ODD)) + text.count("\ufffd")
         whole, newline, self._line = (self._line + text).rpartition("\n")
-        self._plain = plain or (not self._line and not self._decoder.getstate()[0])
+        text = whole + newline
+        if len(self._line) > _LINE_LIMIT:  # a progress bar loses its past, any other line is given out in parts
+            self._line = _last_state(self._line) + "\r" * self._line.endswith("\r")
         if len(self._line) > _LINE_LIMIT:
-            return (whole + newline if plain else readable(whole + newline)) + self._part_of_line()
-        return whole + newline if plain else readable(whole + newline)
-
-    def _part_of_line(self) -> str:
-        """Takes the overlong line: a progress bar loses its past, any other line is given out as it is."""
-        if self._plain:
-            part, self._line = self._line, ""
-            return part
-        before, returned, now = self._line.rstrip("\r").rpartition("\r")
-        if returned and len(now) <= _LINE_LIMIT:
-            self._line = now + self._line[len(before) + 1 + len(now) :]
-            return ""
-        cut = self._line.rfind("\x1b", -64)  # an escape sequence must not be torn
-        cut = cut if cut > 0 else len(self._line)
-        part, self._line = self._line[:cut], self._line[cut:]
-        return readable(part)
+            escape = self._line.rfind("\x1b", -64)  # an escape sequence must not be torn
+            cut = escape if escape > 0 else len(self._line)
+            text, self._line = text + self._line[:cut], self._line[cut:]
+        self._plain = plain or (not self._line and not self._decoder.getstate()[0])
+        return text if plain else readable(text)
 
     def finish(self) -> str:
         """The rest, when there is no more to come."""
@@ -109,20 +101,54 @@ class Cleaner:
         return readable(line)
 
 
-class Capture:
-    """The output of one command. `spill(text)` makes the file: a path that holds `text`, or None for no file."""
+def _unseen(_text: str) -> None:
+    return None
 
-    def __init__(self, spill: Callable[[str], Path | None], *, head: int = HEAD, tail: int = TAIL) -> None:
+
+class LiveOutput:
+    """Passes text on in pieces that a front end can take, however fast it comes."""
+
+    def __init__(self, send: Callable[[str], None]) -> None:
+        self._send = send
+        self._text = ""
+        self._sent_at = 0.0
+
+    def add(self, text: str) -> None:
+        self._text += text
+        if len(self._text) > 4 * _LIVE_LIMIT:
+            self._text = self._text[-_LIVE_LIMIT - 1 :]  # one too many, so that it is seen that some are missing
+        self.pass_on()
+
+    def pass_on(self, last: bool = False) -> None:
+        """Sends what there is, if it is time (or the `last` time)."""
+        now = time.monotonic()
+        if not self._text or (now - self._sent_at < _LIVE_EVERY and not last):
+            return
+        text, self._text, self._sent_at = self._text, "", now
+        self._send(text if len(text) <= _LIVE_LIMIT else "[…]\n" + text[-_LIVE_LIMIT:])
+
+
+class Capture:
+    """The output of one command. `spill(text)` makes the file: a path that holds `text`, or None for no file; `show`
+    gets the output while it comes."""
+
+    def __init__(
+        self,
+        spill: Callable[[str], Path | None],
+        show: Callable[[str], None] = _unseen,
+        *,
+        head: int = HEAD,
+        tail: int = TAIL,
+    ) -> None:
         self.path: Path | None = None
         self.problem = ""  # why the file is not whole
         self.size = 0  # characters
+        self.live = LiveOutput(show)
         self._spill = spill
         self._limits = head, tail
         self._cleaner = Cleaner()
-        self._head: list[str] = []  # everything, while that is short enough; then exactly the head
-        self._tail: deque[str] = deque()
-        self._tail_size = 0
-        self._file: BinaryIO | None = None
+        self._head = ""  # together with the tail everything, while that is short enough
+        self._tail = ""
         self._left = FILE_CAP
 
     @property
@@ -133,41 +159,33 @@ class Capture:
     def byte_count(self) -> int:
         return self._cleaner.size
 
-    def feed(self, data: bytes) -> str:
-        """Takes `data` and returns what of it can be shown now."""
-        text = self._cleaner.feed(data)
-        self._add(text)
-        return text
+    def feed(self, data: bytes) -> None:
+        self._add(self._cleaner.feed(data))
 
-    def finish(self) -> str:
-        """Ends the output and the file; returns what is still to be shown."""
-        text = self._cleaner.finish()
-        self._add(text)
-        if self._left < 0 and self._file:
+    def finish(self) -> None:
+        """Ends the output and its file."""
+        self._add(self._cleaner.finish())
+        self.live.pass_on(last=True)
+        if self._left < 0:
             note = f"\n[only the first {FILE_CAP:,} bytes were kept, and what follows: the end]\n"
-            self._write((note + self._end()).encode())
-        self._close()
-        return text
+            self._write((note + self._tail).encode())
 
     def to_file(self) -> Path | None:
-        """Ends the output here and has it in a file, however short it is, for somebody else to go on writing."""
-        self.finish()
-        if self.path is None:
-            self._start_file("".join(self._head))
-            self._close()
+        """Has everything in a file, however short it is, for somebody else to go on writing; after `finish`."""
+        if self.size <= sum(self._limits):
+            self._save(self._head + self._tail)
         return self.path
 
     def text(self) -> str:
         """Head and tail, with what is missing between them stated; to be asked for after `finish`."""
+        head, tail = self._head, self._tail
         if self.binary and self.size > BINARY_LIMIT:
-            head = "".join(self._head)[:BINARY_LIMIT]
+            head = (head + tail)[:BINARY_LIMIT]
             return f"{head}\n[{self.size - len(head):,} more characters of binary output left out]"
         if self.size <= sum(self._limits):
-            return "".join(self._head)
-        head, tail = self._head[0], self._end()
+            return head + tail
         head = head[: head.rfind("\n", len(head) * 3 // 4) + 1] or head
-        start = tail.find("\n", 0, len(tail) // 4) + 1
-        tail = tail[start:]
+        tail = tail[tail.find("\n", 0, len(tail) // 4) + 1 :]
         gap = f"[{self.size - len(head) - len(tail):,} characters left out here; {self._kept()}]"
         return f"{head}{'' if head.endswith(chr(10)) else chr(10)}{gap}\n{tail}"
 
@@ -179,65 +197,28 @@ class Capture:
         return f"all of it is in {self.path}"
 
     def _add(self, text: str) -> None:
-        if not text:
-            return
-        before = self.size
-        self.size += len(text)
-        if self.size <= sum(self._limits):
-            self._head.append(text)
-            return
-        if before <= sum(self._limits):
-            text = "".join([*self._head, text])
-            self._head = [text[: self._limits[0]]]
-            self._keep_tail(text[self._limits[0] :])
-            self._start_file(text)
-        else:
-            self._keep_tail(text)
-            self._write_capped(text)
+        head, tail = self._limits
+        saved, self.size = self.size > head + tail, self.size + len(text)
+        if self.size > head + tail:
+            self._save(text if saved else self._head + self._tail + text)
+        room = head - len(self._head)
+        self._head, self._tail = self._head + text[:room], (self._tail + text[room:])[-tail:]
+        self.live.add(text)
 
-    def _keep_tail(self, text: str) -> None:
-        self._tail.append(text[-self._limits[1] :])
-        self._tail_size += len(self._tail[-1])
-        while self._tail_size - len(self._tail[0]) >= self._limits[1]:
-            self._tail_size -= len(self._tail.popleft())
-
-    def _end(self) -> str:
-        return "".join(self._tail)[-self._limits[1] :]
-
-    def _start_file(self, text: str) -> None:
-        try:
-            self.path = self._spill("")
-            if self.path is not None:
-                self._file = self.path.open("ab")
-        except (OSError, CoreCoderError) as error:
-            self._failed(error)
-        self._write_capped(text)
-
-    def _write_capped(self, text: str) -> None:
-        if self._left < 0:
-            return
-        data = text.encode()
-        self._write(data[: self._left])
-        self._left -= len(data)
+    def _save(self, text: str) -> None:
+        if self._left >= 0:
+            data = text.encode()
+            self._write(data[: self._left])
+            self._left -= len(data)
 
     def _write(self, data: bytes) -> None:
-        if self._file is None:
+        """Adds to the file, which is open only meanwhile. A full disk must not cost the command its result."""
+        if self.problem:
             return
         try:
-            self._file.write(data)
-        except OSError as error:  # a full disk must not cost the command its result
-            self._failed(error)
-            self._close()
-
-    def _close(self) -> None:
-        file, self._file = self._file, None
-        if file is None:
-            return
-        try:
-            file.close()
-        except OSError as error:
-            self._failed(error)
-
-    def _failed(self, error: Exception) -> None:
-        words = error.strerror if isinstance(error, OSError) else None
-        self.problem = words or str(error)
+            self.path = self.path or self._spill("")
+            if self.path:
+                with self.path.open("ab") as file:
+                    file.write(data)
+        except (OSError, CoreCoderError) as error:
+            self.problem = (isinstance(error, OSError) and error.strerror) or str(error)

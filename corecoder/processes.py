@@ -21,6 +21,7 @@ from pathlib import Path
 MARK = "CORECODER_MARK"  # in the environment of every process that we start: the marks of its calls, each with a colon
 _PROC = "/proc"
 _NO_WRAP = 0.5  # seconds in which nobody starts the 30,000 processes that would bring the old pids back
+_DYING = 0.05  # seconds for children that have closed their output and are about to end
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def family(
     With `since`, only pids from there on are looked at; right as long as pids have not wrapped around.
     """
     known = known or {}
-    everyone = _from_proc(mark, since) if os.path.exists(f"{_PROC}/self/stat") else _from_ps(mark)
+    everyone = _from_proc(mark, since) if _has_proc() else _from_ps(mark)
     found = {
         each.pid: each
         for each in everyone
@@ -70,17 +71,23 @@ def family(
     return [found[pid] for pid in sorted(found)]
 
 
-def started_since(pid: int, seconds: float) -> int | None:
-    """The lowest pid of what may have been started since `pid` was, `seconds` ago, for the `since` of `family`.
+def leftovers(mark: str, shell: int, seconds: float, held: bool) -> list[Process]:
+    """What outlives a shell that ran for `seconds`; `held` says that its output certainly is still open somewhere.
 
-    0 if pids may have wrapped around meanwhile; None where looking is so slow (`ps`) that it needs a reason.
+    Looking at all processes is dear, so a short command gets the short look, and `ps` is asked only with a reason.
     """
-    try:
-        with open(f"{_PROC}/loadavg", "rb") as file:
-            newest = int(file.read().split()[-1])  # proc(5): "the PID of the process most recently created"
-    except (OSError, ValueError, IndexError):
-        return None
-    return pid if newest >= pid and seconds < _NO_WRAP else 0
+    if not held and not _has_proc():
+        return []
+    patience = time.monotonic() + _DYING
+    while True:
+        left = family(mark, sessions={shell}, since=shell if seconds < _NO_WRAP else 0)
+        if not left or held or time.monotonic() > patience:
+            return left
+        time.sleep(0.005)
+
+
+def _has_proc() -> bool:
+    return os.path.exists(f"{_PROC}/self/stat")
 
 
 def _from_proc(mark: str, since: int) -> list[Process]:
@@ -124,10 +131,9 @@ def _from_ps(mark: str) -> list[Process]:
 
 
 def _session(pid: int) -> int:
-    try:
+    with contextlib.suppress(OSError):
         return os.getsid(pid)
-    except OSError:
-        return 0
+    return 0
 
 
 def _ps(*arguments: str) -> list[str]:
@@ -155,36 +161,27 @@ def end(
     left = find()
     if group is not None:
         told.update((each.pid, each.name) for each in left if each.group == group)
-        _signal_group(group, signal.SIGTERM)
-    pause, deadline = 0.005, time.monotonic() + grace
-    while left and time.monotonic() < deadline:
-        _signal_each([each for each in left if (each.pid, each.name) not in told], signal.SIGTERM)
+        _signal(-group, signal.SIGTERM)
+    started, pause = time.monotonic(), 0.005
+    while left and (passed := time.monotonic() - started) < grace + patience:
+        number, rest = (signal.SIGTERM, grace - passed) if passed < grace else (signal.SIGKILL, 0.01)
+        if group is not None and number == signal.SIGKILL:
+            _signal(-group, number)
+        for each in left:
+            if number == signal.SIGKILL or (each.pid, each.name) not in told:
+                _signal(each.pid, number)
         told.update((each.pid, each.name) for each in left)
-        idle(min(pause, max(0.0, deadline - time.monotonic())))
+        idle(min(pause, rest))
         pause = min(pause * 2, 0.1)
-        left = find()
-    deadline = time.monotonic() + patience
-    while left and time.monotonic() < deadline:
-        if group is not None:
-            _signal_group(group, signal.SIGKILL)
-        _signal_each(left, signal.SIGKILL)
-        idle(0.01)
         left = find()
     return left
 
 
-def _signal_group(group: int, number: int) -> None:
-    """Sends a signal to a process group, and the one that makes stopped members take it."""
+def _signal(target: int, number: int) -> None:
+    """Sends a signal to a process, or to a group if negative, and the one that makes stopped ones take it."""
     with contextlib.suppress(OSError):
-        os.killpg(group, number)
-        os.killpg(group, signal.SIGCONT)
-
-
-def _signal_each(processes: Iterable[Process], number: int) -> None:
-    for process in processes:
-        with contextlib.suppress(OSError):
-            os.kill(process.pid, number)
-            os.kill(process.pid, signal.SIGCONT)
+        os.kill(target, number)
+        os.kill(target, signal.SIGCONT)
 
 
 def end_tree(process: subprocess.Popen[bytes]) -> None:
@@ -235,18 +232,18 @@ class Processes:
         self._children.append(child)
 
     def add_job(self, process: subprocess.Popen[bytes], command: str, log: Path | None) -> Job:
+        """Takes note of a process that was adopted."""
         job = Job(len(self.jobs) + 1, process, command, log)
         self.jobs.append(job)
-        self.adopt(process)
         return job
 
-    def reap(self) -> None:
+    def _reap(self) -> None:
         """Takes note of children that have ended, so that none stays a zombie."""
         self._children = [child for child in self._children if child.poll() is None]
 
     def ended_jobs(self) -> list[Job]:
         """The jobs that have ended, each told once."""
-        self.reap()
+        self._reap()
         ended = [job for job in self.jobs if job.process.returncode is not None and not job.reported]
         for job in ended:
             job.reported = True
@@ -254,7 +251,7 @@ class Processes:
 
     def running(self) -> list[Process]:
         """Everything of this session that is alive."""
-        self.reap()
+        self._reap()
         return family(f"{self.identity}.", known=self._known)
 
     def end(self, timeout: float = 2.0) -> list[Process]:
@@ -264,6 +261,4 @@ class Processes:
         if os.name == "nt":
             for job in self.jobs:
                 end_tree(job.process)
-        left = end(self.running, grace=max(0.0, timeout - 0.5), patience=0.5)
-        self.reap()
-        return left
+        return end(self.running, grace=max(0.0, timeout - 0.5), patience=0.5)

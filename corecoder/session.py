@@ -28,8 +28,7 @@ from typing import Any
 from . import sessiondir
 from .errors import SessionError
 from .events import Usage
-from .journal import Journal, words
-from .logfile import Record, private_directory, write_private
+from .journal import CARRIERS, Journal, Record, private_directory, words, write_private
 from .messages import Message
 
 VERSION = 1
@@ -55,7 +54,8 @@ class Session:
         self.undone = False
         self.notices: list[str] = []
         self._journal = Journal(path)
-        self._started = False  # a session record stands in the log
+        self._started = False  # this session's own record stands in the log
+        self._origin: Record = {}
         self._waiting: list[tuple[str, Record]] = []  # what was said to the log before there is one
         self._count = 0
         self._live: list[int] = []
@@ -80,6 +80,13 @@ class Session:
         session.keep_in_memory()
         return session
 
+    def fresh(self) -> Session:
+        """A new session of the same project, with the same system prompt and model."""
+        path = self.path.with_name(f"{sessiondir.new_id()}.jsonl")
+        session = Session(path, project=self.project, system=self.system, model=self.model_name)
+        session._journal.on_disk = self.on_disk
+        return session
+
     @classmethod
     def load(cls, path: Path) -> Session:
         """The session in the log at `path`, its view as it was live.
@@ -95,25 +102,10 @@ class Session:
         except SessionError:
             session.close()
             raise
-        if session.path != path:
-            session._mark_as_copy(path)
         if session._journal.next and not session._started:
             session.notices.append("the session log has lost its first record, and with it the system prompt")
-        return session
-
-    def _mark_as_copy(self, origin: Path) -> None:
-        try:
-            self._introduce(origin=origin.stem)
-        except SessionError as error:
-            self.keep_in_memory()
-            self.notices.append(f"{error} What comes now is not kept on disk.")
-
-    def fresh(self) -> Session:
-        """A new session of the same project, with the same system prompt and model."""
-        path = self.path.with_name(f"{sessiondir.new_id()}.jsonl")
-        session = Session(path, project=self.project, system=self.system, model=self.model_name)
-        if not self.on_disk:
-            session.keep_in_memory()
+        if session.path != path:
+            session._started, session._origin = False, {"origin": path.stem}
         return session
 
     @property
@@ -132,7 +124,7 @@ class Session:
 
     def keep_in_memory(self) -> None:
         """Goes on without the disk, after a SessionError; the log keeps what it has, and an append can be retried."""
-        self._journal.keep_in_memory()
+        self._journal.on_disk = False
 
     def sync(self) -> None:
         """Brings the log to the disk; at the end of a turn. Raises SessionError."""
@@ -163,10 +155,7 @@ class Session:
         The message must not be changed afterwards: the log would no longer be what the view is.
         """
         extra = {"meta": meta} if meta else {}
-        record = self._write("message", n=self._count + 1, message=message, **extra)
-        self._count += 1
-        self._live.append(record)
-        self._held[record] = message
+        record = self._log("message", n=self._count + 1, message=message, **extra)
         self._record_of[id(message)] = record
         return record
 
@@ -175,21 +164,12 @@ class Session:
 
         `how` and `facts` are kept in the view record. Raises SessionError with the view unchanged.
         """
-        live: list[int] = []
-        held: dict[int, Message] = {}
-        fresh: dict[int, int] = {}
+        known = dict(self._record_of)
         for message in messages:
-            record = self._record_of.get(id(message), fresh.get(id(message)))
-            if record is None:
-                record = fresh[id(message)] = self._write("derived", message=message)
-            live.append(record)
-            held[record] = message
-        before = self._journal.ranges(self._live)
+            if id(message) not in known:
+                known[id(message)] = self._log("derived", message=message)
         extra = {"facts": facts} if facts else {}
-        view = self._write("view", ranges=self._journal.ranges(live), how=how, **extra)
-        self._undoable.append((view, before))
-        self.undone = False
-        self._live, self._held = live, held
+        self._log("view", ranges=self._journal.ranges(known[id(message)] for message in messages), how=how, **extra)
         self._settle()
 
     def undo(self) -> bool:
@@ -198,11 +178,8 @@ class Session:
             return False
         undone, before = self._undoable[-1]
         live = self._journal.expand(before) + [record for record in self._live if record > undone]
-        held = {record: self.message(record) for record in live}
-        self._write("view", ranges=self._journal.ranges(live), how="undo", undoes=undone)
-        self._undoable.pop()
-        self.undone = True
-        self._live, self._held = live, held
+        self._held.update((record, self.message(record)) for record in live)  # what cannot be read changes nothing
+        self._log("view", ranges=self._journal.ranges(live), how="undo", undoes=undone)
         self._settle()
         return True
 
@@ -229,8 +206,7 @@ class Session:
 
     def note(self, kind: str, **data: Any) -> None:
         """Logs a fact of the program's own, such as a working directory. Before the first message it waits for it."""
-        self._notes[kind] = data
-        self._later("note", {"kind": kind, "data": data})
+        self._log_aside("note", kind=kind, data=data)
 
     def noted(self, kind: str) -> dict[str, Any] | None:
         """The data of the newest note of this kind, also after loading."""
@@ -238,14 +214,13 @@ class Session:
 
     def usage(self, usage: Usage) -> None:
         """Logs the usage of one request and adds it to `total_usage`."""
-        self.total_usage += usage
-        self._later("usage", {**dataclasses.asdict(usage), "model": self.model_name})
+        self._log_aside("usage", **dataclasses.asdict(usage), model=self.model_name)
 
     def model(self, name: str) -> None:
         """Logs that `name` answers from here on."""
         self.model_name = name
-        if self._started:
-            self._write("model", model=name)
+        if self._started:  # else the session record will say it
+            self._log("model", model=name)
 
     def spill(self, text: str) -> Path:
         """Keeps `text` whole in a new private file beside the log, and returns its path. Raises SessionError."""
@@ -260,38 +235,36 @@ class Session:
             raise SessionError(f"cannot keep a long text beside the session log: {words(error)}") from error
         return path
 
-    def _later(self, kind: str, fields: Record) -> None:
-        """Writes a record that must not be the one that creates the log."""
+    # -- the log: what is written is taken in as it will be when it is loaded
+
+    def _log(self, kind: str, /, **fields: Any) -> int:
+        """Writes a record, takes it in and returns its id. SessionError, with nothing changed, if that fails."""
+        if not self._started:
+            about = {"version": VERSION, "session": self.id, "project": self.project, "created": round(time.time(), 3)}
+            said = {"model": self.model_name, "system": self.system, **self._origin}
+            self._journal.write("session", {**about, **said})
+            self._started = True
+        while self._waiting:
+            waiting, its_fields = self._waiting[0]
+            self._journal.write(waiting, its_fields)
+            self._waiting.pop(0)
+        record = self._journal.write(kind, fields)
+        self._take(record)
+        return int(record["id"])
+
+    def _log_aside(self, kind: str, /, **fields: Any) -> None:
+        """Takes in what holds even if it cannot be written, and must not be what creates the log."""
+        self._take({"type": kind, **fields})
         if self._started:
             self._journal.write(kind, fields)
         else:
             self._waiting.append((kind, fields))
 
-    def _write(self, kind: str, **fields: Any) -> int:
-        if not self._started:
-            self._introduce()
-        return self._journal.write(kind, fields)
-
-    def _introduce(self, **more: Any) -> None:
-        """Writes the session record, and what waited for there to be one."""
-        about = {"version": VERSION, "session": self.id, "project": self.project, "created": round(time.time(), 3)}
-        fields = {**about, "model": self.model_name, "system": self.system, **more}
-        if self._journal.begun:
-            self._journal.write("session", fields)
-        else:
-            self._journal.begin(fields)
-        self._started = True
-        while self._waiting:
-            self._journal.write(*self._waiting[0])
-            self._waiting.pop(0)
-
-    # -- replaying the log
-
     def _take(self, record: Record) -> None:
         """Takes one record in. Raises KeyError, TypeError or ValueError, with nothing changed, if it is malformed."""
         kind = record["type"]
-        if kind in ("message", "derived"):
-            self._take_message(record, joins=kind == "message")
+        if kind in CARRIERS:
+            self._take_message(record)
         elif kind == "view":
             self._take_view(record)
         elif kind == "session":
@@ -312,12 +285,12 @@ class Session:
         self.project, self.model_name, self.system = record["project"], record["model"], record["system"]
         self._started = True
 
-    def _take_message(self, record: Record, *, joins: bool) -> None:
+    def _take_message(self, record: Record) -> None:
         message = record["message"]
         if not isinstance(message, dict):
             raise TypeError("a message is an object")
         self._held[record["id"]] = message
-        if joins:
+        if record["type"] == "message":
             self._live.append(record["id"])
             self._count += 1
 
@@ -329,5 +302,4 @@ class Session:
         else:
             self._undoable = [entry for entry in self._undoable if entry[0] < undoes]
         self.undone = undoes is not None
-        held = self._held
-        self._live, self._held = live, {number: held[number] for number in live if number in held}
+        self._live, self._held = live, {number: self._held[number] for number in live if number in self._held}

@@ -7,17 +7,19 @@ its own number: the price of a list does not grow with the length of the session
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import SessionError
-from .logfile import Record, decode
+from .journal import Record, decode
 from .messages import text_of
 from .text import one_line, plural
 
@@ -119,7 +121,7 @@ def _describe(path: Path) -> SessionInfo:
             break
     messages = 0
     newest_model = ""
-    for record in _backwards(path, state.st_size):
+    for record in _backwards(path):
         newest_model = newest_model or str(record.get("model") or "")
         if record.get("type") == "message":
             number = record.get("n")
@@ -130,33 +132,26 @@ def _describe(path: Path) -> SessionInfo:
 
 def _head(path: Path) -> Iterator[Record]:
     with path.open("rb") as file:
-        for _ in range(_HEAD_LINES):
-            line = file.readline()
-            if not line:
-                return
-            try:
-                yield decode(line)
-            except ValueError:
-                continue
+        yield from _decoded(itertools.islice(file, _HEAD_LINES))
 
 
-def _backwards(path: Path, size: int) -> Iterator[Record]:
-    """The records of a log from the last to the first, reading only as much of its end as is asked for."""
+def _backwards(path: Path) -> Iterator[Record]:
+    """The records of a log from the last to the first, reading only as much of its end as is asked for. Where more
+    has to be read, the end comes once more."""
     with path.open("rb") as file:
-        end, span = size, _TAIL
-        while end > 0:
-            start = max(0, end - span)
+        size, span = file.seek(0, os.SEEK_END), _TAIL
+        while True:
+            start = max(0, size - span)
             file.seek(start)
-            chunk = file.read(end - start)
-            first = chunk.find(b"\n") + 1 if start else 0  # what stands before it began earlier
-            if start and (first == 0 or first == len(chunk)):
-                span *= 4
-                continue
-            for line in reversed(chunk[first:].split(b"\n")):
-                if not line.startswith(b"{"):
-                    continue
-                try:
-                    yield decode(line)
-                except ValueError:
-                    continue
-            end, span = start + first, _TAIL
+            lines = file.read(size - start).split(b"\n")
+            yield from _decoded(reversed(lines[1:] if start else lines))  # the first began earlier
+            if not start:
+                return
+            span *= 4
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[Record]:
+    for line in lines:
+        if line.startswith(b"{"):
+            with contextlib.suppress(ValueError):
+                yield decode(line)

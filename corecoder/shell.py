@@ -14,20 +14,18 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from .capture import Capture
-from .child import Child, Ending, LiveOutput, Wrap
+from .child import Child, Ending, Wrap
 from .errors import ToolError
-from .file_child import FileChild
 from .jobs import CancelToken
-from .processes import MARK, Process, family, started_since
+from .processes import MARK, Process, Processes, leftovers
 
 # Nothing may wait for a key: no pager, no prompt, no editor. Python would hold its output back until it ends.
 CALM = {
@@ -38,8 +36,8 @@ CALM = {
     "TERM": "dumb",
     "PYTHONUNBUFFERED": "1",
 }
-_DYING = 0.05  # seconds for children that have closed their output and are about to end
 _CARRY_LIMIT = 100_000  # bytes of one variable: Linux starts no program with one of more than 131,072
+_CARRY_TOTAL = 500_000  # bytes of all: a quarter of what Linux starts a program with, half of what macOS does
 _NOT_CARRIED = frozenset(("_", "SHLVL", "PWD", "BASH_ENV", "BASHOPTS", "SHELLOPTS", "POSIXLY_CORRECT", MARK))
 
 
@@ -60,8 +58,8 @@ class Outcome:
 
     `code` is the exit code, negative for the number of the signal that killed the shell, None unless `ending` is
     "exited". `state` is None where the shell did not report. `left` are processes that still run; after "timed out"
-    and "cancelled", those that could not be ended. `children` need somebody to wait for them: for "running" first
-    the command itself, then what keeps its log.
+    and "cancelled", those that could not be ended; `held` is whether what they print goes on to the capture's file.
+    `process` is the command itself where that is "running".
     """
 
     ending: Ending
@@ -69,109 +67,64 @@ class Outcome:
     seconds: float
     state: State | None = None
     left: tuple[Process, ...] = ()
-    children: tuple[subprocess.Popen[bytes], ...] = ()
+    held: bool = False
+    process: subprocess.Popen[bytes] | None = None
 
 
 def run(
     command: str,
     capture: Capture,
+    processes: Processes,
     *,
     cwd: Path,
     env: Mapping[str, str],
-    mark: str,
     timeout: float,
     token: CancelToken | None = None,
-    output: Callable[[str], None] | None = None,
     wrap: Wrap = list,
-    hand_over: bool = False,
+    background: bool = False,
 ) -> Outcome:
-    """Runs `command` in `cwd` with exactly `env`; what it prints goes to `capture` and, now and then, to `output`.
+    """Runs `command` in `cwd` with exactly `env`; what it prints goes to `capture`.
 
     After `timeout` seconds, or as soon as `token` is set, everything it started gets TERM, two seconds, and KILL.
-    With `hand_over` it goes on running instead when `timeout` is over, its output flowing into the capture's file.
-    `mark` (from `Processes.next_mark`) is how its processes are found. `wrap` may put another program before bash.
+    In the `background` it goes on running instead when `timeout` is over, its output flowing into the capture's file.
+    What outlives the call is handed to `processes`. `wrap` may put another program before bash.
     Raises ToolError if the command cannot be started, Cancelled if the token was set before.
     """
     token = token or CancelToken()
     token.check()
-    live = LiveOutput(output or _ignore)
-    bash, script = find_bash(), _script(command)
+    bash, script, mark = find_bash(), _script(command), processes.next_mark()
     marked = {**env, MARK: env.get(MARK, "") + mark}
     started = time.monotonic()
-    kind = Child if hasattr(select, "poll") else FileChild
     try:
-        child = kind(bash, script, cwd=cwd, env=marked, capture=capture, live=live, wrap=wrap, reports=not hand_over)
+        child = Child(bash, script, cwd=cwd, env=marked, capture=capture, wrap=wrap)
     except OSError as error:
         raise ToolError(f"The command could not be started: {error.strerror or error}. Nothing was run.") from error
-    call = _Call(child, mark, started)
+    process, state = child.process, None
+    left: list[Process] = []
     try:
-        with token.waker(child.wake):
-            ending = child.follow(started + timeout, token)
+        ending = child.follow(started + timeout, token)
+        if background and ending == "timed out":
+            ending = "running"
+        elif ending != "exited":
+            left = child.stop(mark)
+        seconds = time.monotonic() - started
+        capture.finish()
         if ending == "exited":
-            return call.exited(bash, env)
-        if ending == "timed out" and hand_over:
-            return call.running(bash, env)
-        return call.stopped(ending)
+            left = leftovers(mark, process.pid, seconds, child.held)
+            state = _state(child.report, env)
+        held = child.held and ending in ("exited", "running")
+        if held or ending == "running":
+            keeper = child.keep_log({"PATH": env.get("PATH", os.defpath), MARK: f"{processes.identity}.0:"})
+            processes.adopt(keeper)
     except BaseException:  # something went wrong on our side; what was started must not stay
-        call.stopped("cancelled")
+        child.stop(mark)
         raise
     finally:
         child.close()
-
-
-def _ignore(_text: str) -> None:
-    return None
-
-
-@dataclass(frozen=True)
-class _Call:
-    """A command that is being brought to its end, one way or another."""
-
-    child: Child | FileChild
-    mark: str
-    started: float
-
-    def exited(self, bash: str, env: Mapping[str, str]) -> Outcome:
-        seconds = self._finish()
-        left = self._left(seconds)
-        state = _state(bytes(self.child.report), env)
-        children = self.child.keep_log(bash, self._log_environment(env)) if self.child.held else []
-        return Outcome("exited", self.child.process.returncode, seconds, state, tuple(left), tuple(children))
-
-    def running(self, bash: str, env: Mapping[str, str]) -> Outcome:
-        seconds = self._finish()
-        children = [self.child.process, *self.child.keep_log(bash, self._log_environment(env))]
-        return Outcome("running", None, seconds, children=tuple(children))
-
-    def stopped(self, ending: Ending) -> Outcome:
-        left = self.child.stop(self._family)
-        unended = () if self.child.process.returncode is not None else (self.child.process,)
-        return Outcome(ending, None, self._finish(), left=tuple(left), children=unended)
-
-    def _finish(self) -> float:
-        seconds = time.monotonic() - self.started
-        self.child.live.add(self.child.capture.finish())
-        self.child.live.pass_on(last=True)
-        return seconds
-
-    def _family(self) -> list[Process]:
-        return family(self.mark, sessions={self.child.pid})
-
-    def _left(self, seconds: float) -> list[Process]:
-        """What outlives the shell. Looking at all processes is dear, so a short command gets the short look."""
-        since = started_since(self.child.pid, seconds)
-        if since is None and not self.child.held:
-            return []
-        left = family(self.mark, sessions={self.child.pid}, since=since or 0)
-        patience = time.monotonic() + _DYING
-        while left and not self.child.held and time.monotonic() < patience:
-            time.sleep(0.005)
-            left = family(self.mark, sessions={self.child.pid}, since=since or 0)
-        return left
-
-    def _log_environment(self, env: Mapping[str, str]) -> dict[str, str]:
-        session = self.mark.rpartition(".")[0]
-        return {"PATH": env.get("PATH", os.defpath), MARK: f"{session}.0:"}
+        processes.adopt(process)
+    processes.remember(left)
+    code = process.returncode if ending == "exited" else None
+    return Outcome(ending, code, seconds, state, tuple(left), held, process if ending == "running" else None)
 
 
 def _script(command: str) -> bytes:
@@ -233,8 +186,8 @@ _ANSI_LETTERS = dict(zip(b"abeEfnrtv", b"\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 
 def _state(report: bytes, env: Mapping[str, str]) -> State | None:
     """What the prelude's EXIT trap wrote, None if it did not get to it."""
-    parts = report.split(b"\0", 2)
-    if len(parts) < 3 or not parts[2]:
+    parts = report.split(b"\0", 3)
+    if len(parts) < 4:
         return None
     stages = tuple(int(code) for code in parts[0].split())
     if os.name == "nt":  # Git Bash shows variables in a form of its own that Windows programs cannot use
@@ -243,9 +196,20 @@ def _state(report: bytes, env: Mapping[str, str]) -> State | None:
     now = _exports(parts[2])
     changed: dict[str, str | None] = {name: value for name, value in now.items() if env.get(name) != value}
     changed.update((name, None) for name in env if name not in now and re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII))
-    dropped = tuple(name for name, value in changed.items() if value and len(os.fsencode(value)) > _CARRY_LIMIT)
+    dropped = _too_long(now) & changed.keys()
     carried = {name: value for name, value in changed.items() if name not in _NOT_CARRIED and name not in dropped}
-    return State(Path(os.fsdecode(parts[1])), stages, carried, dropped)
+    return State(Path(os.fsdecode(parts[1])), stages, carried, tuple(sorted(dropped)))
+
+
+def _too_long(variables: dict[str, str]) -> set[str]:
+    """The longest ones, as far as they are more than a program can be started with."""
+    names, total = set(), 0
+    for name, value in sorted(variables.items(), key=lambda item: len(item[1])):
+        size = len(os.fsencode(value))
+        total += size
+        if size > _CARRY_LIMIT or total > _CARRY_TOTAL:
+            names.add(name)
+    return names
 
 
 def _exports(listing: bytes) -> dict[str, str]:

@@ -18,8 +18,8 @@ LAYERS: dict[int, str] = {
     3: "agent dispatch driver",
     2: "context ledger memory meter tiers intake summary tools permissions readonly prompt",
     1: "llm stream reader retries providers refusals dialects shapes wire models scripted errorbody sse toolcalls "
-    "session sessiondir journal logfile tool config "
-    "sources forms shell child file_child processes capture",
+    "session sessiondir journal tool config "
+    "sources forms shell child processes capture",
     0: "events messages jobs tokens text errors",
 }
 LAYER = {name: layer for layer, names in LAYERS.items() for name in names.split()}

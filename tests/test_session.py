@@ -416,6 +416,18 @@ def test_a_damaged_id_costs_no_other_message(session: Session) -> None:
     again.close()
 
 
+def test_a_compaction_after_a_damaged_id_is_loaded_as_it_was_live(session: Session) -> None:
+    whole = whole_log(session).replace(b'{"id": 1,', b'{"id": 7,')
+    session.path.write_bytes(whole)
+    again = Session.load(session.path)
+    for kept in (again.view[1:], [user("summary"), *again.view[:2]]):
+        again.replace_view(kept, how="cut")
+        assert again.view == kept
+        again = reload(again)
+        assert exact(again.view) == exact(kept)
+    again.close()
+
+
 def test_a_log_without_its_first_record_loads_and_says_so(home: Path, project: Path, session: Session) -> None:
     whole = whole_log(session)
     session.path.write_bytes(whole.partition(b"\n")[2])
@@ -695,6 +707,47 @@ def test_a_torn_log_on_a_full_disk_is_loaded_and_left_as_it_is(session: Session)
     assert ran.stdout.splitlines()[1] == f"False 3 3 {user('one')}"
     assert session.path.read_bytes() == torn
     assert list(session.path.parent.iterdir()) == [session.path]
+
+
+@posix
+def test_a_last_record_without_its_line_end_counts_also_where_the_end_cannot_be_written(session: Session) -> None:
+    unended = whole_log(session)[:-1]
+    session.path.write_bytes(unended)
+    program = TORN_AND_FULL.replace("(3,", f"({len(unended)},")
+    ran = subprocess.run([sys.executable, "-c", program, str(session.path)], capture_output=True, text=True, check=True)
+    assert "not kept on disk" in ran.stdout
+    assert ran.stdout.splitlines()[1] == f"False 4 4 {user('one')}"
+    assert session.path.read_bytes() == unended
+
+
+ROOM_FOR_ONE = """
+import resource, sys
+from pathlib import Path
+from corecoder.errors import SessionError
+from corecoder.session import Session
+
+session = Session.create(Path(sys.argv[1]), Path.cwd())
+session.note("long", text="x" * 1000)
+resource.setrlimit(resource.RLIMIT_FSIZE, (500, resource.RLIM_INFINITY))
+try:
+    session.append({"role": "user", "content": "one"})
+except SessionError as error:
+    print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+session.append({"role": "user", "content": "one"})
+print(session.path)
+"""
+
+
+@posix
+def test_a_note_that_waited_for_the_log_is_not_lost_on_a_full_disk(home: Path) -> None:
+    ran = subprocess.run([sys.executable, "-c", ROOM_FOR_ONE, str(home)], capture_output=True, text=True, check=True)
+    said, path = ran.stdout.splitlines()
+    assert "cannot write the session log" in said
+    again = Session.load(Path(path))
+    assert again.noted("long") == {"text": "x" * 1000}
+    assert again.view == [user("one")]
+    again.close()
 
 
 @posix

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from corecoder.errors import SessionError
 from corecoder.events import Usage
-from corecoder.logfile import decode
+from corecoder.journal import decode
 from corecoder.session import Session
 
 Message = dict[str, Any]

@@ -17,10 +17,9 @@ from typing import Any
 import pytest
 
 from corecoder import shell
-from corecoder.capture import Capture
-from corecoder.child import LiveOutput
+from corecoder.capture import Capture, LiveOutput
+from corecoder.child import Child
 from corecoder.errors import Cancelled, ToolError
-from corecoder.file_child import FileChild
 from corecoder.jobs import CancelToken
 from corecoder.processes import MARK, Processes, family
 
@@ -44,13 +43,10 @@ class Runner:
         return path
 
     def __call__(self, command: str, **options: Any) -> shell.Outcome:
-        self.capture = Capture(self.spill)
+        self.capture = Capture(self.spill, options.pop("output", _drop))
         options = {"cwd": self.directory, "env": shell.environment(os.environ, {}), "timeout": HANG, **options}
-        outcome = shell.run(command, self.capture, mark=self.processes.next_mark(), **options)
+        outcome = shell.run(command, self.capture, self.processes, **options)
         self.text = self.capture.text()
-        self.processes.remember(outcome.left)
-        for child in outcome.children:
-            self.processes.adopt(child)
         return outcome
 
 
@@ -69,6 +65,15 @@ def soon(condition: Callable[[], bool]) -> bool:
             return True
         time.sleep(0.01)
     return False
+
+
+def ended(outcome: shell.Outcome) -> int:
+    assert outcome.process
+    return outcome.process.wait(HANG)
+
+
+def _drop(_: str) -> None:
+    pass
 
 
 def descriptors() -> int:
@@ -174,6 +179,17 @@ def test_a_variable_too_long_for_any_program_is_not_carried(run: Runner) -> None
     assert outcome.state
     assert outcome.state.dropped == ("BIG",)
     assert "BIG" not in outcome.state.exports
+
+
+def test_variables_that_are_too_long_together_do_not_keep_the_next_command_from_starting(run: Runner) -> None:
+    env = shell.environment(os.environ, {})
+    outcome = run("for i in {1..80}; do export BIG$i=$(printf '%090000d' 1); done; export SMALL=1", env=env)
+    assert outcome.state
+    assert outcome.state.exports["SMALL"] == "1"
+    assert None not in outcome.state.exports.values()
+    assert "BIG80" in outcome.state.dropped
+    assert run("echo $SMALL", env=shell.environment(env, outcome.state.exports)).code == 0
+    assert run.text == "1\n"
 
 
 @pytest.mark.parametrize("command", ["exec true", "trap 'echo bye' EXIT", "kill -9 $$"])
@@ -355,6 +371,16 @@ def test_live_output_is_sent_in_bounded_pieces() -> None:
     assert max(map(len, sent)) < 5_000
 
 
+def test_live_output_that_was_left_out_is_marked() -> None:
+    sent: list[str] = []
+    live = LiveOutput(sent.append)
+    live.add("first\n")
+    live.add("x" * 20_000)
+    live.pass_on(last=True)
+    assert sent[0] == "first\n"
+    assert sent[1].startswith("[…]\nx")
+
+
 def test_endless_output_costs_no_memory(run: Runner) -> None:
     run("yes", timeout=0.2)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -379,28 +405,28 @@ def test_no_descriptor_is_left_open(run: Runner) -> None:
 
 def test_a_job_goes_on_and_its_log_with_it(run: Runner) -> None:
     outcome = run(
-        "echo first; while [ ! -e go ]; do sleep 0.02; done; echo second; exit 5", timeout=0.2, hand_over=True
+        "echo first; while [ ! -e go ]; do sleep 0.02; done; echo second; exit 5", timeout=0.2, background=True
     )
     assert outcome.ending == "running"
     assert run.text == "first\n"
     (run.directory / "go").touch()
-    assert outcome.children[0].wait(HANG) == 5
+    assert ended(outcome) == 5
     log = run.capture.path
     assert log
     assert soon(lambda: log.read_text() == "first\nsecond\n")
 
 
 def test_the_log_of_a_job_is_capped(run: Runner) -> None:
-    outcome = run("head -c 30000000 /dev/zero | tr '\\0' x; echo > done", timeout=0.01, hand_over=True)
+    outcome = run("head -c 30000000 /dev/zero | tr '\\0' x; echo > done", timeout=0.01, background=True)
     assert soon((run.directory / "done").exists)
-    outcome.children[0].wait(HANG)
+    ended(outcome)
     assert run.capture.path
     assert run.capture.path.stat().st_size <= 20_000_000
 
 
 def test_the_session_ends_everything_in_time(run: Runner) -> None:
     run("bash -c 'trap \"\" TERM; sleep 300; sleep 300' & setsid sleep 300 &")
-    run("sleep 300", timeout=0.05, hand_over=True)
+    run("sleep 300", timeout=0.05, background=True)
     assert len(run.processes.running()) >= 4
     before = time.monotonic()
     assert run.processes.end(1) == []
@@ -440,35 +466,27 @@ def test_processes_are_found_through_ps_as_well(run: Runner, monkeypatch: pytest
     assert found[0].command() == "sleep 300"
 
 
-def file_child(directory: Path, capture: Capture, command: bytes) -> FileChild:
-    return FileChild(
-        shell.find_bash(),
-        command,
-        cwd=directory,
-        env=os.environ,
-        capture=capture,
-        live=LiveOutput(lambda _: None),
-        wrap=list,
-        reports=True,
-    )
+def without_pipes(directory: Path, capture: Capture, command: bytes) -> Child:
+    return Child(shell.find_bash(), command, cwd=directory, env=os.environ, capture=capture, piped=False)
 
 
 def test_without_pipes_a_command_runs_through_files(project: Path) -> None:
     capture = Capture(lambda _: None)
-    child = file_child(project, capture, b"cd /; echo out; echo err >&2; exit 3\n")
+    child = without_pipes(project, capture, b"cd /; echo out; echo err >&2; exit 3\n")
     assert child.follow(time.monotonic() + HANG, CancelToken()) == "exited"
+    report = child.report
     child.close()
     capture.finish()
     assert child.process.returncode == 3
     assert capture.text() == "out\nerr\n"
-    assert bytes(child.report).split(b"\0")[1] == b"/"
+    assert report.split(b"\0")[1] == b"/"
 
 
 def test_without_pipes_a_time_out_ends_the_command(project: Path) -> None:
     capture = Capture(lambda _: None)
-    child = file_child(project, capture, b"echo out; exec sleep 300\n")
+    child = without_pipes(project, capture, b"echo out; exec sleep 300\n")
     assert child.follow(time.monotonic() + 0.2, CancelToken()) == "timed out"
-    child.stop(list)
+    child.stop("no mark")
     child.close()
     capture.finish()
     assert child.process.returncode == -signal.SIGKILL

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from ..capture import Capture
 from ..errors import ToolError
 from ..messages import NO_OUTPUT
-from ..processes import Job, Process
+from ..processes import Job
 from ..shell import Outcome, State, environment, run
 from ..text import one_line, plural
 from ..tool import Tool, ToolContext, ToolResult, Workspace
@@ -63,19 +63,26 @@ class BashTool(Tool):
         workspace, timeout = ctx.workspace, min(timeout, LONGEST)
         _require_directory(workspace)
         ended = workspace.processes.ended_jobs()  # before the command runs, which might look for them
-        capture = Capture(ctx.spill)
+        capture = Capture(ctx.spill, ctx.output)
         outcome = run(
             command,
             capture,
+            workspace.processes,
             cwd=workspace.cwd,
             env=environment(os.environ, {**workspace.env, "PWD": str(workspace.cwd)}, ctx.secrets),
-            mark=workspace.processes.next_mark(),
             timeout=_FIRST_LOOK if background else timeout,
             token=ctx.token,
-            output=ctx.output,
-            hand_over=background,
+            background=background,
         )
-        notes = [*_outcome(outcome, timeout), *_taken_over(workspace, outcome, command, capture, background)]
+        if outcome.process:
+            job = workspace.processes.add_job(outcome.process, one_line(command, 60), capture.path)
+            notes = [_started(job, capture)]
+        else:
+            notes = _outcome(outcome, timeout)
+        if outcome.ending == "exited" and not background:
+            notes += _moved(workspace, outcome.state)
+        if outcome.left:
+            notes.append(_left(outcome, capture))
         notes += [_ended(job) for job in [*ended, *workspace.processes.ended_jobs()]]
         return _result(workspace, capture, outcome, notes)
 
@@ -92,15 +99,19 @@ def _require_directory(workspace: Workspace) -> None:
 
 def _outcome(outcome: Outcome, timeout: float) -> list[str]:
     took = f"{outcome.seconds:.1f} s"
-    if outcome.ending == "running":
-        return []
     if outcome.ending == "exited":
         return [f"{_code(outcome.code)}{_stages(outcome)}, {took}"]
     why = f"timed out after {timeout:g} s" if outcome.ending == "timed out" else f"cancelled after {took}"
-    notes = [f"{why}: the command and what it started were ended; directory and variables are as before it"]
-    if outcome.left:
-        notes.append(f"could not be ended: {_listed(outcome.left)}")
-    return notes
+    return [f"{why}: the command and what it started were ended; directory and variables are as before it"]
+
+
+def _left(outcome: Outcome, capture: Capture) -> str:
+    shown = [f"{each.pid} {one_line(each.command(), 60)}".rstrip() for each in outcome.left[:10]]
+    listed = ", ".join(shown) + (f" and {len(outcome.left) - 10} more" if len(outcome.left) > 10 else "")
+    if outcome.ending != "exited":
+        return f"could not be ended: {listed}"
+    log = f"; output from here on: {capture.path}" if outcome.held and capture.path else ""
+    return f"left running until the session ends: {listed}{log}"
 
 
 def _code(code: int | None) -> str:
@@ -118,26 +129,6 @@ def _stages(outcome: Outcome) -> str:
     if len(stages) < 2 or stages[-1] != outcome.code or not set(stages[:-1]) - {0, _SIGPIPE}:
         return ""
     return f" (in the pipeline: {', '.join(map(str, stages))})"
-
-
-def _taken_over(workspace: Workspace, outcome: Outcome, command: str, capture: Capture, background: bool) -> list[str]:
-    """Makes what the command left behind the workspace's, and says so."""
-    processes = workspace.processes
-    processes.remember(outcome.left)
-    if outcome.ending == "running":
-        job = processes.add_job(outcome.children[0], one_line(command, 60), capture.path)
-        for child in outcome.children[1:]:
-            processes.adopt(child)
-        return [_started(job, capture)]
-    for child in outcome.children:
-        processes.adopt(child)
-    if outcome.ending != "exited":
-        return []
-    notes = [] if background else _moved(workspace, outcome.state)
-    if outcome.left:
-        log = f"; output from here on: {capture.path}" if outcome.children and capture.path else ""
-        notes.append(f"left running until the session ends: {_listed(outcome.left)}{log}")
-    return notes
 
 
 def _started(job: Job, capture: Capture) -> str:
@@ -159,7 +150,7 @@ def _moved(workspace: Workspace, state: State | None) -> list[str]:
     if state is None:
         return ["directory and variables are as before: the shell did not report them (exec, kill or a trap on EXIT)"]
     workspace.env.update(state.exports)
-    notes = [f"too long to carry over: {', '.join(state.dropped)}"] if state.dropped else []
+    notes = [f"too long to carry over: {one_line(', '.join(state.dropped), 200)}"] if state.dropped else []
     if state.cwd == workspace.cwd:
         return notes
     if not state.cwd.is_absolute() or not os.path.isdir(state.cwd):
@@ -167,11 +158,6 @@ def _moved(workspace: Workspace, state: State | None) -> list[str]:
         return [*notes, f"the directory {state.cwd} no longer exists; now in {workspace.root}"]
     workspace.cwd = state.cwd
     return [*notes, f"now in {state.cwd}"]
-
-
-def _listed(left: tuple[Process, ...]) -> str:
-    shown = [f"{each.pid} {one_line(each.command(), 60)}".rstrip() for each in left[:10]]
-    return ", ".join(shown) + (f" and {len(left) - 10} more" if len(left) > 10 else "")
 
 
 def _result(workspace: Workspace, capture: Capture, outcome: Outcome, notes: list[str]) -> ToolResult:
