@@ -12,6 +12,7 @@ interrupted or left out with --no-stdin, which is said after three seconds of si
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import queue
 import sys
@@ -40,13 +41,25 @@ def one_shot(agent: Agent, prompt: str, stdin: IO[str] | None, *, out: Screen, e
     The model client loads while the pipe is read. Raises ConfigError if there is no prompt.
     """
     try:
-        Jobs().start("warm-up", lambda _job: agent.llm.warm_up(), CancelToken())
+        warm_up(agent)
         whole = join_prompt(prompt, read_input(stdin, err))
     except BaseException:
         with signals.holding():
             agent.close(CLOSING)
         raise
     return run_once(agent, whole, out=out, err=err, signals=signals)
+
+
+def warm_up(agent: Agent) -> None:
+    """Loads the model client in the background, after which start-up is over and garbage is collected again."""
+
+    def load(_job: Job) -> None:
+        try:
+            agent.llm.warm_up()
+        finally:
+            gc.enable()
+
+    Jobs().start("warm-up", load, CancelToken())
 
 
 def run_once(agent: Agent, prompt: str, *, out: Screen, err: Screen, signals: Signals) -> int:

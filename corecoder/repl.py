@@ -24,8 +24,7 @@ from .commands import COMMANDS, Leave
 from .config import Config
 from .errors import CoreCoderError
 from .events import Event, Question
-from .jobs import CancelToken, Jobs
-from .print_mode import CLOSING
+from .print_mode import CLOSING, warm_up
 from .render import Renderer
 from .terminal import Screen, Signals
 
@@ -290,11 +289,7 @@ class PlainReader:
 
 def make_reader(agent: Agent, screen: Screen) -> Reader:
     """The reader that fits the terminal; the model client loads behind the first prompt."""
-
-    def warm_up() -> None:
-        Jobs().start("warm-up", lambda _job: agent.llm.warm_up(), CancelToken())
-
     if not screen.terminal or os.environ.get("TERM") in (None, "", "dumb"):
-        warm_up()
+        warm_up(agent)
         return PlainReader(screen)
-    return LineReader(agent.session.path.parent / "history", warm_up)
+    return LineReader(agent.session.path.parent / "history", lambda: warm_up(agent))
