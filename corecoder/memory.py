@@ -54,7 +54,7 @@ def summary_of(view: Iterable[Message]) -> str:
     opening = f"{_HEAD}\n<summary>\n"
     if not text.startswith(opening):
         return ""
-    return text[len(opening) : text.index("\n</summary>", len(opening))]
+    return text[len(opening) :].partition("\n</summary>")[0]  # the user may have written what only looks like one
 
 
 def is_acknowledgement(message: Message) -> bool:

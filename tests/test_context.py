@@ -655,3 +655,12 @@ def _forced() -> Any:
     from corecoder.context import _Run
 
     return _Run(force=True)
+
+
+def test_words_of_the_user_that_look_like_a_compaction_break_nothing() -> None:
+    first = memory("notes", "", "")
+    half = {"role": "user", "content": text_of(first).replace("\n</summary>", "")}
+    context = ContextManager(16_000, system=SYSTEM, tools=TOOLS)
+    view = [half, *answered(reading(12))]
+    assert context.maybe_compress(view, force=True)
+    assert unpaired(view) == []
