@@ -167,13 +167,13 @@ def _run(args: argparse.Namespace, out: Screen, err: Screen, signals: Signals) -
 
         return play(out=out, err=err, signals=signals)
     directory = _directory()
+    if args.resume == "" and not args.one_shot:
+        return _list_sessions(directory, out)
     one_shot = args.one_shot or not _terminal(sys.stdin)
     flags = _flags(args, one_shot, err)
     config = _settled(flags, directory, one_shot, err)
     if config is None:
         return USAGE
-    if args.resume == "" and not args.one_shot:
-        return _list_sessions(config, directory, out)
     resume = "latest" if args.resume_last else args.resume
     if one_shot:
         return _one_shot(args, config, directory, resume, out, err, signals)
@@ -242,10 +242,11 @@ def _repl(
     return Repl(agent, config, flags, out, signals, make_reader(agent, out)).loop()
 
 
-def _list_sessions(config: Config, directory: Path, out: Screen) -> int:
+def _list_sessions(directory: Path, out: Screen) -> int:
     from .commands import list_sessions
+    from .config import corecoder_home
 
-    list_sessions(out, config.home, directory)
+    list_sessions(out, corecoder_home(), directory)
     return 0
 
 

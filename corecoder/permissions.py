@@ -7,6 +7,7 @@ command as read-only is comfort for the user and caution by default: whatever is
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,12 +41,13 @@ class Ask:
 
 Verdict = Allow | Refuse | Ask
 
+_LEADING_NO = re.compile(r"\A(?:no?\b[\s,:]*)+", re.IGNORECASE)
 _PLAN = (
     "Not run: plan mode is read-only. Look around with the read-only tools, then describe what you would change; "
     "the user decides whether to leave plan mode."
 )
 _AUTO_COMMAND = (
-    "Not run: this session runs only commands that certainly change nothing (such as ls, cat, grep, git log), and "
+    "Not run: this session runs only commands that certainly change nothing (such as ls, cat, grep), and "
     "nobody is there to allow more. Do what you can with the file tools, then say which command the user should run. "
     "The user can allow commands with --yes."
 )
@@ -94,9 +96,10 @@ class Permissions:
         if answer.strip().lower() in ("a", "always"):
             self._always.add(_key(tool, arguments))
             return Allow()
-        word, _, rest = answer.strip().partition(" ")
-        said = rest.strip() if word.lower().rstrip(",:") in ("n", "no") else answer.strip()
-        return Refuse(f"Not run: the user said no{f': {said}' if said else ''}. Do not try it again in another form.")
+        said = _LEADING_NO.sub("", answer.strip())
+        if said:
+            return Refuse(f"Not run: the user said no, and: {said.rstrip('.')}.")
+        return Refuse("Not run: the user said no. Do not try it again in another form.")
 
     def _harmless(self, tool: Tool, arguments: dict[str, Any]) -> bool:
         if tool.read_only:
@@ -104,7 +107,9 @@ class Permissions:
         command = arguments.get("command")
         if tool.name != "bash" or not isinstance(command, str) or arguments.get("background"):
             return False
-        return is_read_only_command(command, self._workspace.cwd)
+        workspace = self._workspace
+        path = workspace.env.get("PATH") or ""
+        return is_read_only_command(command, workspace.cwd, project=workspace.root, path=path)
 
     def _edits_inside(self, tool: Tool, arguments: dict[str, Any]) -> bool | None:
         """Whether this is an edit inside the project (not in .git, where an edit can run code); None: no edit."""
@@ -112,7 +117,8 @@ class Permissions:
         if tool.name == "bash" or not isinstance(path, str):
             return None
         target = self._workspace.resolve(path)
-        return self._workspace.contains(target) and ".git" not in target.resolve().parts
+        names = [name.casefold() for name in target.resolve().parts]  # macOS and Windows take .GIT for .git
+        return self._workspace.contains(target) and ".git" not in names
 
     def _judge_unattended(self, tool: Tool, arguments: dict[str, Any]) -> Verdict:
         inside = self._edits_inside(tool, arguments)

@@ -2,12 +2,15 @@
 
 A command passes only if every character of it is understood: plain words, quoted strings without expansions, `|`,
 `&&`, `||`, `;`, and redirections to /dev/null. Substitutions, variables, other redirections, background and anything
-unknown are "not certain", which costs a question and never a file.
+unknown are "not certain", which costs a question and never a file. A program that stands inside the project, and a
+repository whose own files can make git run something, are not certain either.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from pathlib import Path
 
 _TOKEN = re.compile(
@@ -21,32 +24,53 @@ _ANY = frozenset[str]()
 _COMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(
         "basename cat cd cksum cmp cut df dirname du echo egrep false fgrep file fold grep head id ls md5sum nl pwd "
-        "readlink realpath rev seq sha1sum sha256sum stat tac tail test tr true type uname wc which whoami".split(),
+        "readlink realpath rev seq sha1sum sha256sum stat tac tail tr true type uname wc which whoami".split(),
         _ANY,
     ),
     "diff": frozenset({"--to-file", "--from-file"}),
     "file": frozenset({"-C", "--compile"}),
     "find": frozenset({"-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"}),
-    "rg": frozenset({"--pre", "--hostname-bin"}),
+    "rg": frozenset({"--pre", "--hostname-bin", "-z", "--search-zip"}),
     "sort": frozenset({"-o", "--output", "--compress-program", "-T", "--temporary-directory"}),
     "tree": frozenset({"-o", "--output"}),
 }
 _GIT = frozenset("blame diff log ls-files ls-tree rev-list rev-parse shortlog show status".split())
 _GIT_OPTIONS = frozenset({"--output", "--ext-diff", "--textconv", "-O", "--open-files-in-pager", "--contents"})
-# Settings of a repository that make git run a program of its choosing.
-_GIT_RUNS = re.compile(
-    r"fsmonitor|hookspath|textconv|external|pager|command|process|clean|smudge|include|worktreeconfig", re.IGNORECASE
+# The lines of a repository's configuration that cannot make git run a program; any other line is not certain.
+_PLAIN_CONFIG = re.compile(
+    r"\s*(?:[#;].*|\[(?:core|user|remote \"[^\"\\]+\"|branch \"[^\"\\]+\")\]"
+    r"|(?:repositoryformatversion *= *0"
+    r"|(?:filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks) *= *\w+"
+    r"|(?:name|email|fetch|remote|merge) *= *[^\\]*|url *=(?![\s\"]*ext::)[^\\]*))?\s*",
+    re.IGNORECASE,
 )
+_GITLINK = (0o160000).to_bytes(4, "big")  # the mode of an index entry that is a repository of its own
 _GLOB = "\0"  # stands for an unquoted *, ? or [ once a word is unquoted
 
 
-def is_read_only_command(command: str, directory: Path) -> bool:
-    """True if `command`, run by bash in `directory`, can change nothing; False whenever that is not certain."""
+def is_read_only_command(command: str, directory: Path, *, project: Path | None = None, path: str = "") -> bool:
+    """True if `command`, run by bash in `directory`, can change nothing; False whenever that is not certain.
+
+    `path` is the PATH it runs with ("" for the process's own); nothing that it finds in `project` counts as known.
+    """
     parts = _split(command)
     if parts is None or not all(_is_harmless(words) for words in parts):
         return False
     names = [words[0] for words in parts]
+    path = path or os.environ.get("PATH", os.defpath)
+    if any(_is_of_the_project(name, project or directory, path) for name in names):
+        return False
     return "git" not in names or ("cd" not in names and _is_plain_repository(directory))
+
+
+def _is_of_the_project(name: str, project: Path, path: str) -> bool:
+    """Whether the program comes from the project, or from a place that depends on the current directory."""
+    if not all(map(os.path.isabs, path.split(os.pathsep))):
+        return True
+    found = shutil.which(name, path=path)
+    places = (found, os.path.realpath(found)) if found else ()
+    roots = (project, os.path.realpath(project))
+    return any(Path(place).is_relative_to(root) for place in places for root in roots)
 
 
 def _split(command: str) -> list[list[str]] | None:
@@ -89,12 +113,17 @@ def _is_harmless(words: list[str]) -> bool:
 
 
 def _is_plain_repository(directory: Path) -> bool:
-    """Whether the repository at `directory` has no setting that makes git run a program."""
+    """Whether nothing in the repository at `directory` makes git run a program: no setting that is not known to be
+    harmless, no hook of a command that reads, no repository inside it, whose settings would count as well."""
+    git = directory / ".git"
     try:
-        config = (directory / ".git" / "config").read_text("utf-8", "replace")
+        config = (git / "config").read_text("utf-8", "replace")
+        index = (git / "index").read_bytes() if (git / "index").exists() else b""
     except OSError:
         return False  # not the top of a repository: which configuration counts is not certain
-    return not _GIT_RUNS.search(config)
+    if not all(map(_PLAIN_CONFIG.fullmatch, config.split("\n"))):
+        return False
+    return not (_GITLINK in index or (git / "hooks/post-index-change").exists() or any(git.glob("sharedindex.*")))
 
 
 def _names(argument: str, options: frozenset[str]) -> bool:

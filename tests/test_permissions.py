@@ -41,7 +41,9 @@ def test_auto_lets_edits_inside_the_project_through_and_refuses_commands() -> No
     assert "--yes" in verdict.words
 
 
-@pytest.mark.parametrize("path", ["../out.txt", "/etc/hosts", "~/x", ".git/hooks/pre-commit", "a/../../out", "link/x"])
+@pytest.mark.parametrize(
+    "path", ["../out.txt", "/etc/hosts", "~/x", ".git/hooks/pre-commit", ".GIT/config", "a/../../out", "link/x"]
+)
 def test_auto_refuses_an_edit_whose_real_place_is_outside_the_project_or_in_git(path: str, project: Path) -> None:
     (project / "link").symlink_to(project.parent)
     assert isinstance(judge("auto", WriteFileTool(), file_path=path, content=""), Refuse)
@@ -77,10 +79,15 @@ def test_always_for_edits_ends_at_the_edge_of_the_project() -> None:
 
 def test_words_after_a_no_reach_the_model() -> None:
     permissions = Permissions("ask", Workspace.at(Path.cwd()))
-    for answer in ("no, use pytest instead", "n use pytest instead", "a better way: use pytest instead"):
+    for answer in (
+        "no, use pytest instead",
+        "no, no, use pytest instead",
+        "n use pytest instead",
+        "a better way: use pytest instead",
+    ):
         verdict = permissions.settle(BashTool(), {"command": "make"}, answer)
         assert isinstance(verdict, Refuse)
-        assert "use pytest instead" in verdict.words
+        assert verdict.words.endswith("use pytest instead.")
     assert "said no." in permissions.settle(BashTool(), {"command": "make"}, "no").words  # type: ignore[union-attr]
 
 

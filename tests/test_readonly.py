@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -91,6 +92,9 @@ echo "`rm x`"
 ls #
 tee out
 dd if=a of=b
+test -v 'a[$(touch made)]'
+test -e x
+rg -z foo
 """.strip().splitlines()
 
 
@@ -122,11 +126,55 @@ def test_an_empty_command_does_not_pass(repository: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", ["[core]\n\tfsmonitor = ./x", '[diff "a"]\n\ttextconv = ./x', "[Include]\n\tpath = x"]
+    "setting",
+    [
+        "[core]\n\tfsmonitor = ./x",
+        '[diff "a"]\n\ttextconv = ./x',
+        "[Include]\n\tpath = x",
+        "[gpg]\n\tprogram = ./x\n[log]\n\tshowSignature = true",
+        '[remote "o"]\n\tpromisor = true\n\turl = ./.git\n\tuploadpack = ./x',
+        '[remote "o"]\n\turl = ext::./x',
+        "[core] fsmonitor = ./x",
+        "[core]\n\tbare = false \\\n",
+        "[core]\n\trepositoryformatversion = 1",
+    ],
 )
 def test_git_does_not_pass_where_the_repository_may_run_programs(setting: str, repository: Path) -> None:
     (repository / ".git" / "config").write_text(setting)
     assert not is_read_only_command("git status", repository)
+
+
+def test_git_passes_in_a_repository_as_git_makes_them(project: Path) -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    subprocess.run(["git", "remote", "add", "origin", "https://example.test/x.git"], check=True)
+    subprocess.run(["git", "config", "branch.main.remote", "origin"], check=True)
+    assert is_read_only_command("git status && git diff", project)
+
+
+def test_git_does_not_pass_where_a_repository_stands_inside_another(project: Path) -> None:
+    identity = ["-c", "user.name=x", "-c", "user.email=x@example.test"]
+    for place in (project, project / "sub"):
+        subprocess.run(["git", "init", "-q", str(place)], check=True)
+    subprocess.run(["git", *identity, "-C", "sub", "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    assert is_read_only_command("git status", project)
+    subprocess.run(["git", "add", "sub"], check=True, stderr=subprocess.DEVNULL)
+    assert not is_read_only_command("git status", project)
+
+
+def test_git_does_not_pass_where_reading_runs_a_hook(repository: Path) -> None:
+    (repository / ".git" / "hooks").mkdir()
+    (repository / ".git" / "hooks" / "post-index-change").write_text("#!/bin/sh\ntouch made\n")
+    assert not is_read_only_command("git status", repository)
+
+
+def test_a_program_that_stands_in_the_project_does_not_pass(repository: Path) -> None:
+    program = repository / "bin" / "ls"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\ntouch made\n")
+    program.chmod(0o755)
+    assert not is_read_only_command("ls", repository, path=f"{program.parent}:/usr/bin:/bin")
+    assert not is_read_only_command("cat x", repository, path="bin:/usr/bin:/bin")
+    assert is_read_only_command("ls", repository, path=f"/usr/bin:/bin:{program.parent}")
 
 
 def test_git_does_not_pass_outside_the_top_of_a_repository(project: Path) -> None:
