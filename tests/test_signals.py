@@ -69,11 +69,13 @@ def goes_on(server: StrictServer, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [message["role"] for message in server.requests[-1]["messages"]]
 
 
+SLEEP = f"sleep 45.{os.getpid()}"  # no other run of these tests has the same
+
 PHASES = {
     "waiting for headers": HTTPError(503, {}, pause=LONG),
     "in the stream": sse(D("part of "), Pause(LONG)),
     "in back-off": HTTPError(503, {"error": {"message": "busy"}}, headers={"Retry-After": "40"}),
-    "in a tool": [Text("I wait."), call("bash", command="touch started; sleep 45.125")],
+    "in a tool": [Text("I wait."), call("bash", command=f"touch started; {SLEEP}")],
 }
 
 
@@ -95,7 +97,7 @@ def test_a_signal_ends_the_program_in_every_phase_with_its_own_exit_code(
             code, out, err = ended(process)
         assert (code, out) == (128 + signal.Signals[number], "")
         assert "stopped" in err
-        assert not running("sleep 45.125")
+        assert not running(SLEEP)
         roles = goes_on(server, monkeypatch)
         assert roles[0] == "system"
         assert roles[-1] == "user"
@@ -117,14 +119,14 @@ def test_a_signal_while_it_reads_its_input_ends_it_at_once() -> None:
 
 
 def test_however_often_a_signal_is_sent_it_ends_as_cleanly(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with StrictServer(call("bash", command="touch started; trap '' TERM INT; sleep 45.25; sleep 45.25")) as server:
+    with StrictServer(call("bash", command=f"touch started; trap '' TERM INT; {SLEEP}; {SLEEP}")) as server:
         with program(server, "--yes", "-p", "go", "--no-stdin") as process:
             until((project / "started").exists, "the tool")
             while process.poll() is None:  # into its very last moments
                 process.send_signal(signal.SIGINT)
                 time.sleep(0.005)
             assert ended(process)[0] == 130
-        assert not running("sleep 45.25")
+        assert not running(SLEEP)
         assert goes_on(server, monkeypatch)[-1] == "user"
 
 
