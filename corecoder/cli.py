@@ -54,6 +54,7 @@ def _guarded(arguments: list[str], *, last: bool) -> int:
         gc.disable()
     fill_descriptors()
     out, err = Screen(sys.stdout), Screen(sys.stderr)
+    code = ERROR
     try:
         args = parse(arguments)
         if args.help:
@@ -64,14 +65,13 @@ def _guarded(arguments: list[str], *, last: bool) -> int:
         with Signals(last=last) as signals:
             return _run(args, out, err, signals)
     except ConfigError as error:
-        err.prose(f"corecoder: {error}", "red")
-        return USAGE
+        code, words = USAGE, str(error)
     except CoreCoderError as error:
-        err.prose(f"corecoder: {error}", "red")
-        return ERROR
+        words = str(error)
     except Exception as error:  # noqa: BLE001 - the last resort: a line instead of a traceback
-        err.prose(f"corecoder: {_mishap(error)}", "red")
-        return ERROR
+        words = _mishap(error)
+    err.prose(f"corecoder: {words}", "red")
+    return code
 
 
 def _mishap(error: Exception) -> str:
@@ -126,10 +126,31 @@ _NOT_GIVEN = "\0"  # tells `-p` without a text (the prompt comes through the pip
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The flags as given. Raises ConfigError for unknown ones and for those that contradict each other."""
+    from .errors import ConfigError
+
     args = build_parser().parse_args(_joined(arguments))
     args.one_shot = args.prompt != _NOT_GIVEN
-    args.prompt = None if args.prompt == _NOT_GIVEN else args.prompt
-    _check(args)
+    args.prompt = args.prompt if args.one_shot else None
+    session = args.resume_last or args.resume is not None
+    for wrong, words in (
+        (args.prompt is not None and not args.prompt.strip(), "the prompt given with -p is empty"),
+        (
+            args.resume_last and args.resume is not None,
+            "-c goes on with the last session and -r with another one; give one of them",
+        ),
+        (
+            args.one_shot and args.resume == "",
+            "-r needs the id of a session when there is a prompt; corecoder -r lists them",
+        ),
+        (args.local and args.base_url, "--local looks for a server and --base-url names one; give one of them"),
+        (
+            args.yes and args.mode not in (None, "yolo"),
+            f"--yes means --mode yolo and contradicts --mode {args.mode}; give one of them",
+        ),
+        (args.demo and (args.one_shot or session), "--demo plays a task of its own; it takes no prompt and no session"),
+    ):
+        if wrong:
+            raise ConfigError(words)
     return args
 
 
@@ -144,52 +165,42 @@ def _joined(arguments: list[str]) -> list[str]:
     return joined
 
 
-def _check(args: argparse.Namespace) -> None:
-    from .errors import ConfigError
-
-    if args.prompt is not None and not args.prompt.strip():
-        raise ConfigError("the prompt given with -p is empty")
-    if args.resume_last and args.resume is not None:
-        raise ConfigError("-c goes on with the last session and -r with another one; give one of them")
-    if args.one_shot and args.resume == "":
-        raise ConfigError("-r needs the id of a session when there is a prompt; corecoder -r lists them")
-    if args.local and args.base_url:
-        raise ConfigError("--local looks for a server and --base-url names one; give one of them")
-    if args.yes and args.mode not in (None, "yolo"):
-        raise ConfigError(f"--yes means --mode yolo and contradicts --mode {args.mode}; give one of them")
-    if args.demo and (args.one_shot or args.resume_last or args.resume is not None):
-        raise ConfigError("--demo plays a task of its own; it takes no prompt and no session")
-
-
 def _run(args: argparse.Namespace, out: Screen, err: Screen, signals: Signals) -> int:
+    """Hands over to what the flags ask for. Each import stands where nothing that comes before needs it."""
     if args.demo:
-        from .demo import play  # needed for nothing else
+        from .demo import play
 
         return play(out=out, err=err, signals=signals)
     directory = _directory()
-    if args.resume == "" and not args.one_shot:
-        return _list_sessions(directory, out)
-    one_shot = args.one_shot or not _terminal(sys.stdin)
-    flags = _flags(args, one_shot, err)
-    config = _settled(flags, directory, one_shot, err)
-    if config is None:
-        return USAGE
-    resume = "latest" if args.resume_last else args.resume
-    if one_shot:
-        return _one_shot(args, config, directory, resume, out, err, signals)
-    return _repl(flags, config, directory, resume, out, signals)
-
-
-def _flags(args: argparse.Namespace, one_shot: bool, err: Screen) -> dict[str, object]:
-    """The flags as settings; `prompt` says that this is a one-shot run."""
+    one_shot = args.one_shot or sys.stdin is None or not sys.stdin.isatty()
     flags = {
         name: getattr(args, name) for name in ("model", "base_url", "api_key", "mode", "yes", "max_steps", "local")
     }
+    flags["prompt"] = (args.prompt or "") if one_shot else None
     if args.local:
-        from .firstrun import local_flags  # looks for servers, which most runs need not
+        from .firstrun import local_flags
 
         flags |= local_flags(args.model, err)
-    return flags | {"prompt": (args.prompt or "") if one_shot else None}
+    config = _settled(flags, directory, one_shot, err)
+    if config is None:
+        return USAGE
+    if args.resume == "" and not args.one_shot:
+        from .commands import list_sessions
+
+        list_sessions(out, config.home, directory)
+        return 0
+    from .app import build_agent
+
+    resume = "latest" if args.resume_last else args.resume
+    agent = build_agent(config, directory=directory, interactive=not one_shot, resume=resume)
+    if one_shot:
+        from . import print_mode
+
+        stdin = None if args.no_stdin else sys.stdin
+        return print_mode.one_shot(agent, args.prompt or "", stdin, out=out, err=err, signals=signals)
+    from .repl import Repl, make_reader
+
+    return Repl(agent, config, flags, out, signals, make_reader(agent, out)).loop()
 
 
 def _settled(flags: dict[str, object], directory: Path, one_shot: bool, err: Screen) -> Config | None:
@@ -215,41 +226,6 @@ def _settled(flags: dict[str, object], directory: Path, one_shot: bool, err: Scr
     return None
 
 
-def _one_shot(
-    args: argparse.Namespace,
-    config: Config,
-    directory: Path,
-    resume: str | None,
-    out: Screen,
-    err: Screen,
-    signals: Signals,
-) -> int:
-    from .app import build_agent
-    from .print_mode import one_shot
-
-    agent = build_agent(config, directory=directory, interactive=False, resume=resume)
-    stdin = None if args.no_stdin else sys.stdin
-    return one_shot(agent, args.prompt or "", stdin, out=out, err=err, signals=signals)
-
-
-def _repl(
-    flags: dict[str, object], config: Config, directory: Path, resume: str | None, out: Screen, signals: Signals
-) -> int:
-    from .app import build_agent
-    from .repl import Repl, make_reader
-
-    agent = build_agent(config, directory=directory, interactive=True, resume=resume)
-    return Repl(agent, config, flags, out, signals, make_reader(agent, out)).loop()
-
-
-def _list_sessions(directory: Path, out: Screen) -> int:
-    from .commands import list_sessions
-    from .config import corecoder_home
-
-    list_sessions(out, corecoder_home(), directory)
-    return 0
-
-
 def _directory() -> Path:
     """The current directory. Raises ConfigError if it is gone or cannot be looked into."""
     import os
@@ -265,7 +241,3 @@ def _directory() -> Path:
     if not os.access(directory, os.R_OK | os.X_OK):
         raise ConfigError(f"{directory} cannot be read; change its permissions or start in another directory")
     return directory
-
-
-def _terminal(stream: object) -> bool:
-    return stream is not None and bool(stream.isatty())  # type: ignore[attr-defined] # sys.stdin may be None

@@ -11,7 +11,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,8 +80,6 @@ The session log:
 With a model of yours: export OPENAI_API_KEY=... (or another provider's key),
 or start a model server and add --local; then corecoder, or corecoder -p "task".
 """
-
-Replies = Sequence[Callable[[list[Message], Any], Any]]
 
 
 def play(*, out: Screen, err: Screen, signals: Signals, pace: float | None = None) -> int:

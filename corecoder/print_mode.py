@@ -126,15 +126,12 @@ def where_kept(agent: Agent) -> str:
 
 def join_prompt(prompt: str, piped: str) -> str:
     """The prompt of the command line and what came through the pipe. Raises ConfigError if both are empty."""
-    parts = [part for part in (_valid(prompt.strip()), piped.strip("\n")) if part.strip()]
+    # An argument whose bytes are not in the locale's encoding holds surrogates, which JSON cannot.
+    prompt = prompt.strip().encode("utf-8", "replace").decode("utf-8")
+    parts = [part for part in (prompt, piped.strip("\n")) if part.strip()]
     if not parts:
         raise ConfigError('There is no prompt. Give one with -p "…" or through a pipe.')
     return "\n\n".join(parts)
-
-
-def _valid(argument: str) -> str:
-    """A command-line argument whose bytes are not in the locale's encoding holds surrogates, which JSON cannot."""
-    return argument.encode("utf-8", "replace").decode("utf-8")
 
 
 def read_input(stream: IO[str] | None, err: Screen, *, quiet: float = QUIET_INPUT) -> str:

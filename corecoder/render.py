@@ -50,15 +50,11 @@ class Renderer:
         self._screen = screen
         self._streaming = streaming
         self._root = root
-        self._reasoning = False
-        self._pending: dict[str, ToolStarted] = {}
-        self._announced = ""
-        self._apart = False  # a blank line is due before the next words of the model
-        self._usage = Usage()
+        self._turn_started()
         self._show: dict[type[Event], Callable[[Any], None]] = {
             TurnStarted: self._turn_started,
-            TextDelta: self._text,
-            ReasoningDelta: self._reason,
+            TextDelta: self._words,
+            ReasoningDelta: self._words,
             MessageCompleted: self._message,
             ToolStarted: self._tool_started,
             ToolFinished: self._tool_finished,
@@ -76,30 +72,22 @@ class Renderer:
         if show is not None:
             show(event)
 
-    def _turn_started(self, _event: TurnStarted) -> None:
-        self._pending.clear()
-        self._announced = ""
-        self._apart = False
-        self._usage = Usage()
+    def _turn_started(self, _event: TurnStarted | None = None) -> None:
         self._reasoning = False
+        self._pending: dict[str, ToolStarted] = {}
+        self._announced = ""
+        self._apart = False  # a blank line is due before the next words of the model
+        self._usage = Usage()
 
-    def _text(self, event: TextDelta) -> None:
+    def _words(self, event: TextDelta | ReasoningDelta) -> None:
         if not self._streaming or event.agent:
             return
-        if self._reasoning:
+        reasoning = isinstance(event, ReasoningDelta)
+        if reasoning != self._reasoning:
             self._screen.fresh_line()
-            self._reasoning = False
+            self._reasoning = reasoning
         self._gap()
-        self._screen.write(event.text)
-
-    def _reason(self, event: ReasoningDelta) -> None:
-        if not self._streaming or event.agent:
-            return
-        if not self._reasoning:
-            self._screen.fresh_line()
-            self._reasoning = True
-        self._gap()
-        self._screen.write(event.text, "dim")
+        self._screen.write(event.text, "dim" if reasoning else "")
 
     def _message(self, event: MessageCompleted) -> None:
         self._reasoning = False
@@ -138,34 +126,28 @@ class Renderer:
     def _tool_finished(self, event: ToolFinished) -> None:
         started = self._pending.pop(event.call_id, None) or ToolStarted(event.call_id, event.name, {})
         shown = event.display or event.content
-        if event.refused or not event.ok:
-            self._failed(started, event, shown)
+        word, style = ("refused", "yellow") if event.refused else ("", "") if event.ok else ("failed", "red")
+        if event.name not in _QUIET:
+            self._output(started, event, shown, word, style or "dim")
+        elif word:
+            self._announce(started, word, style)
+            self._fold(shown, style)
         elif event.name in _WRITES:
             added, removed = diff_counts(shown)
             self._announce(started, f"+{added} -{removed}")
             self._diff(shown)
-        elif event.name in _QUIET:
-            self._announce(started, f"({plural(_line_count(shown), 'line')})", "dim")
         else:
-            self._output(started, event, shown)
+            count = len(shown.strip("\n").splitlines())
+            self._announce(started, f"({plural(count, 'line')})", "dim")
 
-    def _failed(self, started: ToolStarted, event: ToolFinished, shown: str) -> None:
-        word, style = ("refused", "yellow") if event.refused else ("failed", "red")
-        if event.name not in _QUIET:
-            return self._output(started, event, shown, word, style)
-        self._announce(started, word, style)
-        self._fold(shown, style)
-        return None
-
-    def _output(self, started: ToolStarted, event: ToolFinished, shown: str, word: str = "", style: str = "") -> None:
+    def _output(self, started: ToolStarted, event: ToolFinished, shown: str, word: str, style: str) -> None:
         """The result of a call that was announced when it started; said again if other lines came between."""
         if self._announced != event.call_id:
             self._announce(started)
-        self._fold(shown, style or "dim")
+        self._fold(shown, style)
         took = f"{event.seconds:.1f} s" if event.seconds >= 1 else ""
-        tail = " after ".join(part for part in (word, took) if part) if word else took
-        if tail:
-            self._screen.line(f"  ↳ {tail}", style or "dim")
+        if word or took:
+            self._screen.line(f"  ↳ {' after '.join(filter(None, (word, took)))}", style)
 
     def _fold(self, text: str, style: str) -> None:
         lines = text.strip("\n").splitlines()
@@ -174,15 +156,18 @@ class Renderer:
             fold = f"… {plural(hidden, 'line')} hidden …"
             lines = [*lines[:HEAD_LINES], fold, *lines[-TAIL_LINES:]]
         for line in lines:
-            self._screen.line(f"  {clip(line, self._screen.width - 3)}".rstrip(), _outcome_style(line, style))
+            bad = line.startswith("[exit code ") and not line.startswith("[exit code 0")
+            self._indented(line, "yellow" if bad else style)
 
     def _diff(self, text: str) -> None:
-        lines = [line for line in diff_lines(text) if not line.startswith(("+++", "---"))]
+        lines = diff_lines(text)
         for line in lines[:DIFF_LINES]:
-            style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
-            self._screen.line(f"  {clip(line, self._screen.width - 3)}".rstrip(), style)
+            self._indented(line, {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim"))
         if len(lines) > DIFF_LINES:
             self._screen.line(f"  … {plural(len(lines) - DIFF_LINES, 'line')} of the diff hidden …", "dim")
+
+    def _indented(self, line: str, style: str) -> None:
+        self._screen.line(f"  {clip(line, self._screen.width - 3)}".rstrip(), style)
 
     def _retrying(self, event: Retrying) -> None:
         self._reasoning = False
@@ -239,11 +224,6 @@ def ending_words(event: TurnFinished) -> tuple[str, str]:
     return "", ""
 
 
-def _outcome_style(line: str, style: str) -> str:
-    """Yellow for the line in which a command says that it did not exit with 0."""
-    return "yellow" if line.startswith("[exit code ") and not line.startswith("[exit code 0") else style
-
-
 def clip(line: str, room: int) -> str:
     """`line` with its indentation, cut to `room` characters, tabs as four spaces."""
     line = line[: room * 2].expandtabs(4)
@@ -252,7 +232,7 @@ def clip(line: str, room: int) -> str:
 
 def headline(name: str, arguments: Mapping[str, Any], root: PurePath | None = None) -> tuple[str, str]:
     """The short name of a call and its essentials: `bash`, `pytest -q`; `edit`, `src/a.py`; `grep`, `TODO in src`."""
-    path = _path(arguments.get("file_path") or arguments.get("path") or "", root)
+    path = str(arguments.get("file_path") or arguments.get("path") or "").removeprefix(f"{root}{os.sep}")
     short = _SHORT_NAMES.get(name, name)
     if name == "bash":
         return short, str(arguments.get("command", ""))
@@ -263,18 +243,7 @@ def headline(name: str, arguments: Mapping[str, Any], root: PurePath | None = No
     if name in ("glob", "grep"):
         pattern, include = arguments.get("pattern", ""), arguments.get("include")
         return short, f"{pattern}{f' in {path}' if path else ''}{f' ({include})' if include else ''}"
-    return short, " ".join(_brief(value) for value in arguments.values())
-
-
-def _brief(value: object) -> str:
-    return value if isinstance(value, str) else repr(value)
-
-
-def _path(value: object, root: PurePath | None) -> str:
-    path = str(value)
-    if root is not None and path.startswith(f"{root}{os.sep}"):
-        return path[len(str(root)) + 1 :]
-    return path
+    return short, " ".join(value if isinstance(value, str) else repr(value) for value in arguments.values())
 
 
 def _range(arguments: Mapping[str, Any]) -> str:
@@ -285,32 +254,22 @@ def _range(arguments: Mapping[str, Any]) -> str:
     return f":{first}-{first + limit - 1}" if isinstance(limit, int) else f":{first}-"
 
 
-def _line_count(text: str) -> int:
-    return len(text.strip("\n").splitlines())
-
-
 def diff_lines(text: str) -> list[str]:
-    """The lines of the unified diff in `text`, from its first header or hunk on; [] if there is none."""
+    """The lines of the unified diff in `text`, from its first hunk on; [] if there is none."""
     lines = text.splitlines()
-    for at, line in enumerate(lines):
-        if line.startswith(("@@ ", "--- ")):
-            return lines[at:]
-    return []
+    return lines[next((at for at, line in enumerate(lines) if line.startswith("@@ ")), len(lines)) :]
 
 
 def diff_counts(text: str) -> tuple[int, int]:
     """Lines added and removed by the unified diff in `text`."""
-    body = [line for line in diff_lines(text) if not line.startswith(("+++ ", "--- "))]
-    return sum(line.startswith("+") for line in body), sum(line.startswith("-") for line in body)
+    signs = [line[:1] for line in diff_lines(text)]
+    return signs.count("+"), signs.count("-")
 
 
 def compacted_words(event: Compacted) -> str:
     """`compacted 96k -> 31k (summary, $0.03, 4.1 s)`."""
-    facts = [event.how]
-    if event.cost:
-        facts.append(money(event.cost))
-    if event.seconds >= 0.1:
-        facts.append(f"{event.seconds:.1f} s")
+    facts = [event.how, *([money(event.cost)] if event.cost else [])]
+    facts += [f"{event.seconds:.1f} s"] if event.seconds >= 0.1 else []
     return f"compacted {tokens(event.before)} -> {tokens(event.after)} ({', '.join(facts)})"
 
 

@@ -8,6 +8,7 @@ plain lines and tests can type. The turn runs on this thread, between two reads,
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import Application
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -101,15 +103,13 @@ class Repl:
         line = self._read()
         if line is None:
             self._leaving = 0
-            return
-        if not line.strip():
-            return
-        try:
-            self._take(line)
-        except Leave:
-            self._leaving = 0
-        except (CoreCoderError, OSError) as error:
-            self.screen.prose(f"error: {error}", "red")
+        elif line.strip():
+            try:
+                self._take(line)
+            except Leave:
+                self._leaving = 0
+            except (CoreCoderError, OSError) as error:
+                self.screen.prose(f"error: {error}", "red")
 
     def _read(self) -> str | None:
         """The next line; None when the person leaves, with Ctrl+D or Ctrl+C on two empty lines in a row."""
@@ -123,19 +123,15 @@ class Repl:
         return None
 
     def _take(self, line: str) -> None:
-        found = COMMANDS.parse(line)
-        if found is None:
-            self._turn(line.strip())
-        else:
+        if found := COMMANDS.parse(line):
             command, argument = found
-            command.run(self, argument)
-
-    def _turn(self, prompt: str) -> None:
-        for event in self.follow(self.agent.run(prompt)):
+            return command.run(self, argument)
+        for event in self.follow(self.agent.run(line.strip())):
             if isinstance(event, Question):
                 self._question(event)
             else:
                 self.renderer.show(event)
+        return None
 
     def _question(self, question: Question) -> None:
         """Shows the whole of what is asked for and passes the answer on; Ctrl+C there stops the turn."""
@@ -180,10 +176,6 @@ def meant(answer: str, question: Question) -> str:
 class History(FileHistory):
     """The prompts of one project, readable for their owner only; kept in memory where they cannot be written."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self._path = path
-
     def load_history_strings(self) -> Iterator[str]:
         """The newest first; none where the file cannot be read."""
         with contextlib.suppress(OSError):
@@ -192,8 +184,8 @@ class History(FileHistory):
     def store_string(self, string: str) -> None:
         """Adds one prompt to the file."""
         with contextlib.suppress(OSError):
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self._path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
+            Path(os.fsdecode(self.filename)).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(os.open(self.filename, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
             super().store_string(string)
 
 
@@ -210,8 +202,15 @@ class LineReader:
             enable_suspend=True,
         )
         self._answers: PromptSession[str] = PromptSession()
-        self._on_ready: Callable[[], None] | None = on_ready
-        self._session.app.after_render += self._ready
+        # It logs a signal that comes while it reads the history with a traceback, which nobody may see.
+        logging.getLogger("prompt_toolkit").addHandler(logging.NullHandler())
+
+        def ready(app: Application[Any]) -> None:
+            """Loads what is slow to load once the prompt can be seen."""
+            app.after_render -= ready
+            on_ready()
+
+        self._session.app.after_render += ready
 
     def read(self) -> str:
         """The next prompt."""
@@ -232,12 +231,6 @@ class LineReader:
         except SystemExit:
             session.app.renderer.reset()
             raise
-
-    def _ready(self, _app: Any) -> None:
-        """Loads what is slow to load once the prompt can be seen."""
-        if self._on_ready is not None:
-            ready, self._on_ready = self._on_ready, None
-            ready()
 
 
 def _bindings() -> KeyBindings:

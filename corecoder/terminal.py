@@ -16,7 +16,7 @@ import signal
 import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 from typing import IO
 
@@ -160,37 +160,25 @@ class Signals:
         return None if self.caught is None else 128 + self.caught
 
     @contextmanager
-    def cancelling(self, cancel: Callable[[], None]) -> Iterator[None]:
+    def cancelling(self, cancel: Callable[[], None] | None) -> Iterator[None]:
         """While the block runs, a signal calls `cancel`, which must be safe in a signal handler.
 
         A second signal, should the block still run a second after the first, raises: then something is stuck, such
         as a write to a pipe that nobody reads.
         """
-        self._cancel = cancel
-        try:
-            yield
-        finally:
-            self._cancel = None
-
-    @contextmanager
-    def holding(self) -> Iterator[None]:
-        """While the block runs, signals are only noted; for the bounded work of closing."""
-        with self._instead(_nothing):
-            yield
-
-    @contextmanager
-    def raising(self) -> Iterator[None]:
-        """While the block runs, signals raise although something runs; for a question that waits for a person."""
-        with self._instead(None):
-            yield
-
-    @contextmanager
-    def _instead(self, cancel: Callable[[], None] | None) -> Iterator[None]:
         before, self._cancel = self._cancel, cancel
         try:
             yield
         finally:
             self._cancel = before
+
+    def holding(self) -> AbstractContextManager[None]:
+        """While the block runs, signals are only noted; for the bounded work of closing."""
+        return self.cancelling(_nothing)
+
+    def raising(self) -> AbstractContextManager[None]:
+        """While the block runs, signals raise although something runs; for a question that waits for a person."""
+        return self.cancelling(None)
 
     def _handle(self, number: int, _frame: FrameType | None) -> None:
         cancel = self._cancel

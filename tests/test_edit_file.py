@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from corecoder.errors import ToolError
 from corecoder.tool import ToolContext, ToolResult, Workspace
-from corecoder.tools.diff import unified, whole
+from corecoder.tools.diff import Span, unified
 from corecoder.tools.edit_file import EditFileTool
 from corecoder.tools.files import decode
 from corecoder.tools.matching import Source, find
@@ -484,8 +484,7 @@ def test_the_whole_result_stays_small_for_a_large_change(ctx: ToolContext, proje
 )
 def test_a_diff_applied_to_the_old_text_gives_the_new_one(old: list[str], new: list[str], unfinished: bool) -> None:
     before, after = "".join(old), "".join(new) + ("end" if unfinished else "")
-    lines, blocks = whole(before, after)
-    diff = unified("f", lines, blocks)
+    diff = unified("f", before, [Span(0, len(before), after)])
     assert applied(before, diff.text) == after.replace("\r\n", "\n")
     body = [line for line in diff.text.splitlines()[2:] if line]
     assert diff.added == sum(line.startswith("+") for line in body)

@@ -186,6 +186,14 @@ def test_a_path_that_is_named_is_searched_whatever_the_rules_say(ctx: ToolContex
     assert grep(ctx, "MARK", "scripts").startswith("scripts/inner/w.py:1: MARK")
 
 
+def test_hidden_files_are_named_also_where_everything_else_is_ignored(
+    ctx: ToolContext, project: Path, engine: str
+) -> None:
+    make(project, {".gitignore": "out/*\n!out/.env\n", "out/a.py": "x\n", "out/.hid": "MARK\n"})
+    assert "Everything in out is ignored" in grep(ctx, "MARK", "out")
+    assert "Hidden and not searched: out/.hid." in grep(ctx, "MARK", "out")
+
+
 def test_nothing_is_left_out_by_name_alone(ctx: ToolContext, project: Path, engine: str) -> None:
     make(project, {"node_modules/x.js": "MARK\n", "build/y.py": "MARK\n"})
     assert "2 matching lines in 2 files" in grep(ctx, "MARK")

@@ -270,3 +270,11 @@ def test_words_of_ours_are_broken_between_words_on_a_terminal_only(monkeypatch: 
         Screen(stream, {}).prose(words)
     assert on.getvalue() == "one two three four\nfive six\n/a/path/that/is/longer/than/the/line\n"
     assert off.getvalue() == f"{words}\n"
+
+
+def test_a_changed_line_that_begins_like_a_header_of_a_diff_is_shown_and_counted() -> None:
+    diff = "Edited q.sql at line 1 (+1 -1).\n--- a/q.sql\n+++ b/q.sql\n@@ -1 +1 @@\n--- a comment\n+++ b"
+    done = ToolFinished("1", "edit_file", True, "Edited", display=diff)
+    text = shown([ToolStarted("1", "edit_file", {"file_path": "q.sql"}), done])
+    assert "edit q.sql +1 -1" in text
+    assert "  --- a comment\n  +++ b\n" in text

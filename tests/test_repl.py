@@ -353,3 +353,20 @@ def test_a_signal_while_the_first_line_is_drawn_leaves_no_mode_switched_on(tmp_p
         with pytest.raises(SystemExit):
             reader.read()
     assert written.getvalue().count("\x1b[?2004h") == written.getvalue().count("\x1b[?2004l") == 1
+
+
+def test_a_signal_while_a_long_history_is_read_shows_no_traceback(terminals: Start, home: Path) -> None:
+    with StrictServer("a") as server:
+        first = terminals(server)
+        first.ready()
+        first.type("remember me" + ENTER)
+        first.ready(2)
+        first.type("/exit" + ENTER)
+        assert first.end() == 0
+        [path] = home.glob("sessions/*/history")
+        path.write_text("\n# 2026-01-01 00:00:00\n+words\n" * 400_000)
+        second = terminals(server)
+        second.shows("/help shows the commands.")
+        second.shows("›")
+        second.child.kill(signal.SIGTERM)
+        assert second.end() == 143

@@ -1,14 +1,18 @@
 """Unified diffs of what a tool changed, made from the places it knows, so that their cost follows the change.
 
-`difflib` compares whole files, quadratically in the worst case; here only the changed blocks are compared, and a block
-too big for that counts as replaced.
+`difflib` compares whole files, quadratically in the worst case; here only the changed places are compared, and one too
+big for that counts as replaced.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, islice
+
+from .files import line_end, split
 
 CONTEXT = 3
 MOST_LINES = 400
@@ -17,14 +21,17 @@ MOST_LINES = 400
 _COMPARABLE = 400 * 400
 _LINE = 500
 
+Change = tuple[int, int, int, int]
+"""Lines i1 to i2 of the old text become lines j1 to j2 of the new one; from 0, ends excluded, as in difflib."""
+
 
 @dataclass(frozen=True)
-class Block:
-    """Lines `start` to `end` (from 0, end excluded) of the old text become `lines`; lines keep their ends."""
+class Span:
+    """Characters `start` to `end` of the file's text become `text`."""
 
     start: int
     end: int
-    lines: Sequence[str]
+    text: str
 
 
 @dataclass(frozen=True)
@@ -37,96 +44,100 @@ class Diff:
     places: tuple[tuple[int, int], ...]
 
 
-def split(text: str) -> list[str]:
-    """Lines with their ends, cut at newlines only (at carriage returns in a text that has no newline)."""
-    end = "\r" if "\n" not in text else "\n"
-    lines = [line + end for line in text.split(end)]
-    lines[-1] = lines[-1][:-1]
-    return lines if lines[-1] else lines[:-1]
+def spliced(text: str, spans: Sequence[Span]) -> str:
+    """`text` with `spans` (in order, not overlapping) replaced."""
+    out: list[str] = []
+    at = 0
+    for span in spans:
+        out += (text[at : span.start], span.text)
+        at = span.end
+    return "".join([*out, text[at:]])
 
 
-def whole(old: str, new: str) -> tuple[list[str], list[Block]]:
-    """The lines of `old` and the block that turns it into `new`."""
-    lines = split(old)
-    return lines, [Block(0, len(lines), split(new))]
-
-
-def unified(name: str, old: Sequence[str], blocks: Iterable[Block], *, created: bool = False) -> Diff:
-    """The diff that `blocks` (in order, not overlapping) make of `old`."""
-    changes = [change for block in blocks for change in _narrowed(old, block)]
-    added = sum(len(change.lines) for change in changes)
-    removed = sum(change.end - change.start for change in changes)
-    places = []
-    shift = 0
-    for change in changes:
-        places.append((change.start + shift + 1, len(change.lines)))
-        shift += len(change.lines) - (change.end - change.start)
-    out = [f"--- {'/dev/null' if created else f'a/{name}'}", f"+++ b/{name}"]
-    for hunk in _hunks(changes):
-        if len(out) > MOST_LINES:
-            break
-        out += _written(old, hunk, places[changes.index(hunk[0])][0])
-    if len(out) > MOST_LINES:
-        out = [*out[:MOST_LINES], f"… more of the diff left out: {added:,} lines added, {removed:,} removed in all"]
-    return Diff("\n".join(out) if changes else "", added, removed, tuple(places))
-
-
-def _narrowed(old: Sequence[str], block: Block) -> list[Block]:
-    """The parts of `block` that really change something."""
-    start, end, new = block.start, block.end, list(block.lines)
-    first = 0
-    while start < end and first < len(new) and old[start] == new[first]:
-        start, first = start + 1, first + 1
-    last = len(new)
-    while start < end and first < last and old[end - 1] == new[last - 1]:
-        end, last = end - 1, last - 1
-    new = new[first:last]
-    if start == end and not new:
-        return []
-    if (end - start) * len(new) > _COMPARABLE:
-        return [Block(start, end, new)]
-    matcher = difflib.SequenceMatcher(None, old[start:end], new, autojunk=False)
-    return [
-        Block(start + i1, start + i2, new[j1:j2]) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal"
+def unified(name: str, text: str, spans: Sequence[Span], *, created: bool = False) -> Diff:
+    """The diff that `spans` (in order, not overlapping) make of `text`."""
+    new_text = spliced(text, spans)
+    old, new = split(text), split(new_text)
+    changes = [
+        change
+        for region in _regions(_starts(text, old), _starts(new_text, new), spans)
+        for change in _narrowed(old, new, region)
     ]
+    added = sum(j2 - j1 for _, _, j1, j2 in changes)
+    removed = sum(i2 - i1 for i1, i2, _, _ in changes)
+    out = [f"--- {'/dev/null' if created else f'a/{name}'}", f"+++ b/{name}"] if changes else []
+    out += islice((line for hunk in _hunks(changes) for line in _written(old, new, hunk)), MOST_LINES)
+    if len(out) > MOST_LINES:
+        out[MOST_LINES:] = [f"… more of the diff left out: {added:,} lines added, {removed:,} removed in all"]
+    return Diff("\n".join(out), added, removed, tuple((j1 + 1, j2 - j1) for _, _, j1, j2 in changes))
 
 
-def _hunks(changes: Sequence[Block]) -> list[list[Block]]:
-    hunks: list[list[Block]] = []
+def _starts(text: str, lines: Sequence[str]) -> list[int]:
+    """Where each line starts, and where one more would, which is out of reach while the last one is unfinished."""
+    starts = [0, *accumulate(map(len, lines))]
+    starts[-1] += bool(text) and not text.endswith(line_end(text))
+    return starts
+
+
+def _regions(old_starts: Sequence[int], new_starts: Sequence[int], spans: Sequence[Span]) -> list[Change]:
+    """The whole lines that `spans` touch; those of spans on one line as one."""
+
+    def lines(starts: Sequence[int], start: int, end: int) -> tuple[int, int]:
+        return bisect_right(starts, start) - 1, min(bisect_right(starts, end), len(starts) - 1)
+
+    regions: list[Change] = []
+    shift = 0
+    for span in spans:
+        i1, i2 = lines(old_starts, span.start, span.end)
+        j1, j2 = lines(new_starts, span.start + shift, span.start + shift + len(span.text))
+        shift += len(span.text) - (span.end - span.start)
+        if regions and i1 < regions[-1][1]:
+            i1, _, j1, _ = regions.pop()
+        regions.append((i1, i2, j1, j2))
+    return regions
+
+
+def _narrowed(old: Sequence[str], new: Sequence[str], region: Change) -> list[Change]:
+    """The parts of `region` that really change something."""
+    i1, i2, j1, j2 = region
+    while i1 < i2 and j1 < j2 and old[i1] == new[j1]:
+        i1, j1 = i1 + 1, j1 + 1
+    while i1 < i2 and j1 < j2 and old[i2 - 1] == new[j2 - 1]:
+        i2, j2 = i2 - 1, j2 - 1
+    if (i2 - i1) * (j2 - j1) > _COMPARABLE:
+        return [(i1, i2, j1, j2)]
+    matcher = difflib.SequenceMatcher(None, old[i1:i2], new[j1:j2], autojunk=False)
+    return [(i1 + a, i1 + b, j1 + c, j1 + d) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
+
+
+def _hunks(changes: Sequence[Change]) -> list[list[Change]]:
+    hunks: list[list[Change]] = []
     for change in changes:
-        if hunks and change.start - hunks[-1][-1].end <= 2 * CONTEXT:
+        if hunks and change[0] - hunks[-1][-1][1] <= 2 * CONTEXT:
             hunks[-1].append(change)
         else:
             hunks.append([change])
     return hunks
 
 
-def _written(old: Sequence[str], hunk: Sequence[Block], new_line: int) -> list[str]:
-    """A hunk's lines; `new_line` is where its first change stands in the new text, from 1."""
-    at = max(0, hunk[0].start - CONTEXT)
-    stop = min(len(old), hunk[-1].end + CONTEXT)
-    first = new_line - (hunk[0].start - at)
-    body: list[str] = []
-    new_count = stop - at
-    start = at
-    for change in hunk:
-        body += (_shown(" ", line) for line in old[start : change.start])
-        body += (_shown("-", line) for line in old[change.start : change.end])
-        body += (_shown("+", line) for line in change.lines)
-        new_count += len(change.lines) - (change.end - change.start)
-        start = change.end
-        if len(body) > MOST_LINES:
-            break
-    body += (_shown(" ", line) for line in old[start:stop])
-    old_range = _range(at + 1, stop - at)
-    return [f"@@ -{old_range} +{_range(first, new_count)} @@", *body]
+def _written(old: Sequence[str], new: Sequence[str], hunk: Sequence[Change]) -> Iterator[str]:
+    before = min(CONTEXT, hunk[0][0])
+    after = min(CONTEXT, len(old) - hunk[-1][1])
+    at, stop = hunk[0][0] - before, hunk[-1][1] + after
+    yield f"@@ -{_range(at, stop)} +{_range(hunk[0][2] - before, hunk[-1][3] + after)} @@"
+    for i1, i2, j1, j2 in hunk:
+        yield from (_shown(" ", line) for line in old[at:i1])
+        yield from (_shown("-", line) for line in old[i1:i2])
+        yield from (_shown("+", line) for line in new[j1:j2])
+        at = i2
+    yield from (_shown(" ", line) for line in old[at:stop])
 
 
-def _range(first: int, count: int) -> str:
-    """A range as the format wants it: an empty one names the line before."""
-    if count == 0:
-        return f"{first - 1},0"
-    return str(first) if count == 1 else f"{first},{count}"
+def _range(start: int, end: int) -> str:
+    """A range as the format wants it: lines from 1, and an empty one names the line before."""
+    if start == end:
+        return f"{start},0"
+    return str(end) if end - start == 1 else f"{start + 1},{end - start}"
 
 
 def _shown(sign: str, line: str) -> str:

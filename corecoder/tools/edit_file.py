@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from ..errors import ToolError
 from ..text import plural
 from ..tool import Tool, ToolContext, ToolResult
-from .diff import Block, Diff, split, unified
-from .files import decode, load, locate, shown
-from .matching import Match, Source, Span, find
+from .diff import Diff, spliced, unified
+from .files import decode, load, locate, shown, text_lines
+from .matching import Match, Source, find
 from .nearest import difference, nearest
-from .read_file import text_lines
-from .saving import save
-from .syntax import syntax_note
+from .saving import written
 
 _AROUND = 1
 _MOST_SHOWN = 12
@@ -56,51 +53,16 @@ class EditFileTool(Tool):
         match = find(source, old, new, replace_all)
         if match is None:
             raise ToolError(_not_found(name, source, source.normal(old), source.normal(new)))
-        text = _spliced(content.text, match.spans)
+        text = spliced(content.text, match.spans)
         if text == content.text:
             raise ToolError(f"The edit would change nothing in {name}. {_why_nothing(old, new)}")
         data = content.encode(text)
         stale = workspace.seen.get(opened.real, opened.stamp) != opened.stamp
-        real = save(workspace, path, data, opened.stamp)
-        diff = unified(name, *_blocks(content.text, match.spans))
+        diff = unified(name, content.text, match.spans)
         said = [_summary(name, match, diff, content.note)]
         said += ["The file had changed on disk since you last saw it; only this place was touched."] if stale else []
-        note = syntax_note(path, data, opened.data, ctx.token)
-        said += [note] if note else []
-        facts = {"path": str(real), "action": "edit", "added": diff.added, "removed": diff.removed}
-        after = "\n".join([*said, *_excerpt(text_lines(text), diff, match)])
-        return ToolResult(after, display="\n".join([*said, diff.text]), data=facts)
-
-
-def _spliced(text: str, spans: Sequence[Span]) -> str:
-    out: list[str] = []
-    at = 0
-    for span in spans:
-        out += (text[at : span.start], span.text)
-        at = span.end
-    return "".join([*out, text[at:]])
-
-
-def _blocks(text: str, spans: Sequence[Span]) -> tuple[list[str], list[Block]]:
-    """The lines of `text`, and the whole lines that the spans change."""
-    lines = split(text)
-    starts = [0, *accumulate(len(line) for line in lines)]
-    groups: list[tuple[int, int, list[Span]]] = []
-    for span in spans:
-        first = min(bisect_right(starts, span.start), max(len(lines), 1)) - 1
-        last = max(bisect_right(starts, span.end), first + 1)
-        if groups and first < groups[-1][1]:
-            groups[-1] = (groups[-1][0], last, [*groups[-1][2], span])
-        else:
-            groups.append((first, last, [span]))
-    blocks = []
-    for first, last, inside in groups:
-        last = min(last, len(lines))
-        base, stop = starts[first], starts[last]
-        moved = [Span(span.start - base, span.end - base, span.text) for span in inside]
-        new = _spliced(text[base:stop], moved)
-        blocks.append(Block(first, last, split(new) if new else []))
-    return lines, blocks
+        result = written(ctx, path, data, opened, "edit", said, diff)
+        return replace(result, content="\n".join([result.content, *_excerpt(text_lines(text), diff, match)]))
 
 
 def _summary(name: str, match: Match, diff: Diff, encoding: str) -> str:

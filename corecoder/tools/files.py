@@ -48,10 +48,6 @@ _MAGIC = (
 )
 
 
-class NotText(ToolError):
-    """The bytes are not a text in any encoding that is known here; the text says what they seem to be."""
-
-
 @dataclass(frozen=True)
 class Content:
     """A file's text without its byte order mark, and what is needed to write it back; line ends are as in the file."""
@@ -114,9 +110,7 @@ def look(workspace: Workspace, path: Path) -> os.stat_result | None:
     with explained(workspace, path):
         try:
             info = os.stat(path)
-        except FileNotFoundError:
-            return None
-        except NotADirectoryError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
     for test, kind in _KINDS:
         if test(info.st_mode):
@@ -148,29 +142,43 @@ def stamp(info: os.stat_result) -> tuple[int, int]:
 
 
 def decode(data: bytes, name: str) -> Content:
-    """The text in `data`. Raises NotText for what is binary or would not survive being written back."""
+    """The text in `data`. Raises ToolError for what is binary or would not survive being written back."""
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             with contextlib.suppress(UnicodeDecodeError):
                 return _checked(data, Content(data[len(mark) :].decode(encoding), encoding, mark), name)
             if encoding != "utf-8":
-                raise NotText(f"{name} starts like {encoding} text but is not. Use bash to inspect it.")
+                raise ToolError(f"{name} starts like {encoding} text but is not. Use bash to inspect it.")
     if b"\0" in data:
-        raise NotText(f"{name} is {kind_of(data)} ({len(data):,} bytes), not text. Use bash to inspect it.")
+        kind = next((kind for magic, kind in _MAGIC if data.startswith(magic)), "a binary file")
+        raise ToolError(f"{name} is {kind} ({len(data):,} bytes), not text. Use bash to inspect it.")
     with contextlib.suppress(UnicodeDecodeError):
         return Content(data.decode("utf-8"))
     encoding = _guess(data)
     return _checked(data, Content(data.decode(encoding), encoding, guessed=True), name)
 
 
-def kind_of(data: bytes) -> str:
-    """What binary data seems to be, in words."""
-    return next((kind for magic, kind in _MAGIC if data.startswith(magic)), "a binary file")
+def line_end(text: str) -> str:
+    """What ends a line: a newline, or a carriage return in a text that has no newline."""
+    return "\r" if "\n" not in text else "\n"
+
+
+def split(text: str) -> list[str]:
+    """Lines with their ends."""
+    end = line_end(text)
+    lines = [line + end for line in text.split(end)]
+    lines[-1] = lines[-1][:-1]
+    return lines if lines[-1] else lines[:-1]
+
+
+def text_lines(text: str) -> list[str]:
+    """Lines without their ends."""
+    return [line.removesuffix("\n").removesuffix("\r") for line in split(text)]
 
 
 def _checked(data: bytes, content: Content, name: str) -> Content:
     if content.mark + content.text.encode(content.encoding) != data:
-        raise NotText(f"{name} is {content.encoding} text with bytes that would not survive. Use bash to inspect it.")
+        raise ToolError(f"{name} is {content.encoding} text with bytes that would not survive. Use bash to inspect it.")
     return content
 
 

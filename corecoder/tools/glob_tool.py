@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from ..errors import ToolError
 from ..tool import Tool, ToolContext, ToolResult
 from .files import locate, shown
-from .finding import TIME_LIMIT, asking, left_out
+from .finding import TIME_LIMIT, Answer, anyway, asking, heard, left_out
 from .search.ignore import glob_regex
 
 MOST = 100
@@ -65,35 +65,32 @@ def _split(pattern: str) -> tuple[str, str]:
 
 def _search(ctx: ToolContext, top: Path, pattern: str, rest: str) -> ToolResult:
     root = os.path.realpath(top)
-    hidden = any(part.startswith(".") for part in rest.split("/"))
-    folders = pattern.endswith("/")
-    request = {"do": "glob", "root": root, "pattern": rest, "hidden": hidden, "folders": folders, "most": MOST}
-    rescued = False
-    files, end = _ask(ctx, request, ignore=True)
-    if not files and end.get("ignored") and not end["kept"]:
-        rescued = True
-        files, end = _ask(ctx, request, ignore=False)
-    found = [str(top) + file[len(root.rstrip("/")) :] if root != "/" else file for file in files]
-    slash = "/" if end.get("kind") == "folders" else ""
+    request = {
+        "do": "glob",
+        "root": root,
+        "pattern": rest,
+        "hidden": any(part.startswith(".") for part in rest.split("/")),
+        "folders": pattern.endswith("/"),
+        "most": MOST,
+    }
+
+    def search(ignore: bool) -> Answer:
+        with asking(ctx, TIME_LIMIT, **request, ignore=ignore) as child:
+            return heard(child)
+
+    answer = anyway(ctx, top, search)
+    if answer.bad:
+        raise ToolError(f"The pattern {pattern!r} is wrong: {answer.bad}.")
     notes = []
-    if not end:
+    if answer.timed_out:
         notes.append(f"Stopped after {TIME_LIMIT:g} s; look in a smaller directory.")
-    if end.get("kind") == "below":
+    if answer.end.get("kind") == "below":
         notes.append(f"None directly in {shown(ctx.workspace, top)}; these are below it (**/{rest}).")
-    total = end.get("total", len(found))
-    if total > len(found):
-        notes.append(f"The newest {len(found)} of {total:,}.")
-    if rescued:
-        notes.append(f"Everything in {shown(ctx.workspace, top)} is ignored by rules; it was searched all the same.")
-    notes += left_out(ctx, root, end, found=bool(found))
-    lines = [shown(ctx.workspace, path) + slash for path in found] or [f"No file matches {pattern}."]
+    if answer.total > len(answer.found):
+        notes.append(f"The newest {len(answer.found)} of {answer.total:,}.")
+    notes += [*answer.notes, *left_out(ctx, root, answer)]
+    slash = "/" if answer.end.get("kind") == "folders" else ""
+    places = [str(top).rstrip("/") + path[len(root.rstrip("/")) :] for path in answer.found]
+    lines = [shown(ctx.workspace, place) + slash for place in places] or [f"No file matches {pattern}."]
     text = "\n".join([*lines, *([f"[{' '.join(notes)}]"] if notes else [])])
-    return ToolResult(text, data={"files": total})
-
-
-def _ask(ctx: ToolContext, request: dict[str, Any], *, ignore: bool) -> tuple[list[str], dict[str, Any]]:
-    with asking(ctx, TIME_LIMIT, **request, ignore=ignore) as answers:
-        files = [answer["file"] for answer in answers if "file" in answer]
-        if answers.bad:
-            raise ToolError(f"The pattern {request['pattern']!r} is wrong: {answers.bad}.")
-    return files, answers.end
+    return ToolResult(text, data={"files": answer.total})

@@ -7,9 +7,8 @@ decided here for both. A pattern that ripgrep's engine refuses but Python's know
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,40 +17,27 @@ from ..text import plural
 from ..tool import Tool, ToolContext, ToolResult
 from . import ripgrep
 from .files import locate, look, shown
-from .finding import TIME_LIMIT, Answers, asking, left_out
+from .finding import TIME_LIMIT, Answer, anyway, asking, heard, left_out
 from .search.ignore import glob_regex, in_repository
 from .search.pattern import Pattern, parse
 from .search.walk import Offered
-from .search.worker import Include
+from .search.worker import WIDE_MARKS, Include
 
 MOST_LINES = 200
 MOST_CHARACTERS = 30_000
 COUNTED = 5_000
 """Matching lines after which counting ends: "more than that" is all anyone needs to know."""
 
-_SURVEY_WAIT = 2.0  # seconds for the look at what was ignored, once ripgrep is done
 
+@dataclass(frozen=True)
+class Question:
+    """What is searched: the files below `root`, which is the real path of `top`, or `root` itself (`only`)."""
 
-@dataclass
-class Search:
-    """One question and what was found: `lines` are (path, number, text), shown as they are."""
-
-    pattern: str
-    root: str
+    pattern: Pattern
     top: Path
+    root: str
     include: list[str]
     only: bool
-    limit: float
-    lines: list[tuple[str, int, str]] = field(default_factory=list)
-    total: int = 0
-    files: int = 0
-    timed_out: bool = False
-    notes: list[str] = field(default_factory=list)
-    end: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def full(self) -> bool:
-        return self.total >= COUNTED
 
 
 class GrepTool(Tool):
@@ -76,19 +62,23 @@ class GrepTool(Tool):
     def execute(self, pattern: str, path: str = ".", include: str = "", *, ctx: ToolContext) -> ToolResult:
         spelled = parse(pattern)
         _require_possible(pattern, spelled)
+        globs = _globs(include)
         top = locate(ctx.workspace, path or ".")
         only = not top.is_dir()
         if only and look(ctx.workspace, top) is None:
             raise ToolError(f"{shown(ctx.workspace, top)} does not exist.")
-        globs = _globs(include)
-        search = Search(pattern, os.path.realpath(top), top, [] if only else globs, only, self.time_limit)
+        question = Question(spelled, top, os.path.realpath(top), [] if only else globs, only)
         rg = ripgrep.program(ctx)
-        if rg is None or not _with_ripgrep(ctx, search, rg, spelled):
-            _with_our_own(ctx, search, ignore=True)
-            search.notes += ["ripgrep does not know this syntax; searched with Python's."] if rg else []
-        if not search.total and search.end.get("ignored") and not search.end.get("kept"):
-            _search_all_the_same(ctx, search, rg, spelled)
-        return _result(ctx, search)
+
+        def search(ignore: bool) -> Answer:
+            answer = _with_ripgrep(ctx, question, rg, ignore, self.time_limit) if rg else None
+            return answer or _with_our_own(ctx, question, rg, ignore, self.time_limit)
+
+        answer = anyway(ctx, top, search)
+        if answer.timed_out:
+            words = "narrow it by path or include, or make the pattern simpler"
+            answer.notes.append(f"Stopped after {self.time_limit:g} s; {words}.")
+        return _result(ctx, question, answer)
 
 
 def _require_possible(pattern: str, spelled: Pattern) -> None:
@@ -121,135 +111,85 @@ def _globs(include: str) -> list[str]:
     return [glob.removeprefix("./") for glob in globs]
 
 
-def _with_ripgrep(ctx: ToolContext, search: Search, rg: str, spelled: Pattern, *, ignore: bool = True) -> bool:
-    """Fills `search`; false if ripgrep does not take the pattern."""
-    options = ["--text"] if search.only else []
+def _with_ripgrep(ctx: ToolContext, question: Question, rg: str, ignore: bool, limit: float) -> Answer | None:
+    """None if ripgrep does not take the pattern."""
+    root, only, include = question.root, question.only, question.include
+    options = ["--text"] if only else []
     if not ignore:
         options += ["--no-ignore"]
-    elif not in_repository(search.root):
+    elif not in_repository(root):
         options += ["--no-require-git", "--no-ignore-exclude"]
-    names = [glob for glob in search.include if "/" not in glob and not glob.startswith("!")]
-    if names and len(names) == len(search.include):
+    names = [glob for glob in include if "/" not in glob and not glob.startswith("!")]
+    if names and len(names) == len(include):
         options += [part for glob in names for part in ("--type-add", f"wanted:{glob}")] + ["--type", "wanted"]
-    found = ripgrep.Found()
-    with ExitStack() as stack:
-        survey: Answers | None = None
-        if not search.only and ignore:
-            survey = stack.enter_context(asking(ctx, search.limit, do="survey", root=search.root))
-        places = ripgrep.places(ctx, rg, spelled.rust, search.root, options=options, limit=search.limit, found=found)
-        with closing(places):
-            _take(ctx, search, places, ignore)
-        if found.refused:
-            return False
-        if survey is not None:
-            search.end = _surveyed(survey)
-    search.timed_out = found.timed_out
-    search.end["errors"] = found.errors
-    return True
-
-
-def _take(ctx: ToolContext, search: Search, places: Iterable[tuple[str, int, int, int]], ignore: bool) -> None:
-    wanted = Include(search.include, search.root, str(ctx.workspace.cwd))
     # ripgrep offers hidden files of a wanted type, and its versions differ on repositories inside of other trees.
-    kept = Offered(search.root, ignore)
-    last, offered, here = "", False, 0
-    for path, number, column, offset in places:
-        if path != last:
-            if search.full:
-                break
-            last, here = path, 0
-            offered = wanted(path) and (search.only or kept(path))
-            search.files += offered
-        if not offered:
-            continue
-        if number == ripgrep.BINARY:
-            search.total -= here
-            search.files -= 1
-            search.lines = [line for line in search.lines if line[0] != path]
-            continue
-        if search.full:  # counted enough, but the file may yet turn out to be binary
-            continue
-        here += 1
-        search.total += 1
-        if len(search.lines) < MOST_LINES:
-            search.lines.append((path, number, _line(path, number, column, offset)))
+    included, offered = Include(include, root, str(ctx.workspace.cwd)), Offered(root, ignore)
+    argv = [rg, *options, "-e", question.pattern.rust, "--", root]
+    with nullcontext() if only else asking(ctx, limit, do="survey", root=root, ignore=ignore) as survey:
+        answer = ripgrep.search(
+            ctx,
+            argv,
+            limit,
+            wanted=lambda path: included(path) and (only or offered(path)),
+            most=MOST_LINES,
+            count=COUNTED,
+        )
+        if answer and survey:
+            answer.end = {**heard(survey).end, **answer.end}
+    return answer
 
 
-def _line(path: str, number: int, column: int, offset: int) -> str:
-    try:
-        return ripgrep.line_at(path, number, column, offset)
-    except OSError as error:
-        return f"[could not be read again: {error.strerror}]"
-
-
-def _surveyed(survey: Answers) -> dict[str, Any]:
-    survey.child.within(_SURVEY_WAIT)
-    left = [answer["left"] for answer in survey if "left" in answer]
-    return dict(survey.end) or {"ignored": left, "kept": True}
-
-
-def _with_our_own(ctx: ToolContext, search: Search, *, ignore: bool) -> None:
-    request = {
-        "do": "grep",
-        "root": search.root,
-        "base": str(ctx.workspace.cwd),
-        "pattern": search.pattern,
-        "include": search.include,
-        "only": search.only,
-        "ignore": ignore,
-        "most": MOST_LINES,
-        "count": COUNTED,
-    }
-    with asking(ctx, search.limit, **request) as answers:
-        for answer in answers:
-            if "line" in answer:
-                path, number, text = answer["line"]
-                search.lines.append((path, number, text))
-        if answers.bad:
-            raise ToolError(_bad_pattern(search.pattern, answers.bad))
-    search.end = answers.end
-    search.timed_out = not answers.end
-    search.total = answers.end.get("total", len(search.lines))
-    search.files = answers.end.get("files", len({path for path, _, _ in search.lines}))
+def _with_our_own(ctx: ToolContext, question: Question, rg: str | None, ignore: bool, limit: float) -> Answer:
+    with asking(
+        ctx,
+        limit,
+        do="grep",
+        root=question.root,
+        base=str(ctx.workspace.cwd),
+        pattern=question.pattern.text,
+        include=question.include,
+        only=question.only,
+        ignore=ignore,
+        most=MOST_LINES,
+        count=COUNTED,
+    ) as child:
+        answer = heard(child)
+    if answer.bad:
+        raise ToolError(_bad_pattern(question.pattern.text, answer.bad))
+    answer.notes += ["ripgrep does not know this syntax; searched with Python's."] if rg else []
+    return answer
 
 
 def _bad_pattern(pattern: str, why: str) -> str:
-    if why.endswith("not installed here"):
-        return f"The pattern {pattern!r} cannot be used: {why}."
-    return f"The pattern {pattern!r} cannot be used: {why}. A \\ before a sign searches for the sign itself."
+    hint = "" if why.endswith("not installed here") else " A \\ before a sign searches for the sign itself."
+    return f"The pattern {pattern!r} cannot be used: {why}.{hint}"
 
 
-def _search_all_the_same(ctx: ToolContext, search: Search, rg: str | None, spelled: Pattern) -> None:
-    """Everything below a path that was named is ignored: then the path counts, not the rules."""
-    if rg is None or not _with_ripgrep(ctx, search, rg, spelled, ignore=False):
-        _with_our_own(ctx, search, ignore=False)
-    search.end = {"errors": search.end.get("errors", ())}
-    name = shown(ctx.workspace, search.top)
-    search.notes.append(f"Everything in {name} is ignored by rules; it was searched all the same.")
-
-
-def _result(ctx: ToolContext, search: Search) -> ToolResult:
-    prefix = len(search.root.rstrip("/"))
+def _result(ctx: ToolContext, question: Question, answer: Answer) -> ToolResult:
+    total = answer.total
+    files = answer.end.get("files", len({path for path, _, _ in answer.found}))
     lines: list[str] = []
     room = MOST_CHARACTERS
-    for path, number, text in search.lines:
-        line = f"{shown(ctx.workspace, str(search.top).rstrip('/') + path[prefix:])}:{number}: {text}"
+    for path, number, text in answer.found:
+        place = str(question.top).rstrip("/") + path[len(question.root.rstrip("/")) :]
+        line = f"{shown(ctx.workspace, place)}:{number}: {text}"
         room -= len(line) + 1
         if room < 0:
             break
         lines.append(line)
-    if search.only and lines and _is_binary(search.root):
+    if question.only and lines and _is_binary(question.root):
         lines = []
-        notes = [
-            f"{shown(ctx.workspace, search.top)} is binary; {plural(search.total, 'matching line')} (see grep -a)."
-        ]
+        count = f"{shown(ctx.workspace, question.top)} is binary; {plural(total, 'matching line')} (see grep -a)."
+    elif not total:
+        count = (
+            f"No line matches in files like {', '.join(question.include)}." if question.include else "No line matches."
+        )
     else:
-        notes = [_count(search, len(lines)), *search.notes]
-    if search.timed_out:
-        notes.append(f"Stopped after {search.limit:g} s; narrow it by path or include, or make the pattern simpler.")
-    notes += left_out(ctx, search.root, search.end, found=bool(lines))
-    text = "\n".join([*lines, f"[{' '.join(notes)}]"] if lines else [" ".join(notes)])
-    return ToolResult(text, data={"matches": search.total, "files": search.files})
+        many = f"more than {COUNTED:,} matching lines" if total >= COUNTED else plural(total, "matching line")
+        count = f"The first {len(lines)} of {many}." if len(lines) < total else f"{many} in {plural(files, 'file')}."
+    words = " ".join([count, *answer.notes, *left_out(ctx, question.root, answer)])
+    text = "\n".join([*lines, f"[{words}]"]) if lines else words
+    return ToolResult(text, data={"matches": total, "files": files})
 
 
 def _is_binary(path: str) -> bool:
@@ -259,14 +199,4 @@ def _is_binary(path: str) -> bool:
             head = file.read(1 << 16)
     except OSError:
         return False
-    return b"\0" in head and not head.startswith((b"\xff\xfe", b"\xfe\xff"))
-
-
-def _count(search: Search, lines: int) -> str:
-    if not search.total:
-        only = f" in files like {', '.join(search.include)}" if search.include else ""
-        return f"No line matches{only}."
-    many = f"more than {COUNTED:,} matching lines" if search.full else plural(search.total, "matching line")
-    if lines < search.total:
-        return f"The first {lines} of {many}."
-    return f"{many} in {plural(search.files, 'file')}."
+    return b"\0" in head and not head.startswith(WIDE_MARKS)

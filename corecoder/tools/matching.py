@@ -14,20 +14,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import ToolError
+from .diff import Span
 from .indent import Indents
 
 _NUMBERED = re.compile(r" *(\d+)(?:\t|→|: ?|\| ?)(.*)", re.DOTALL)
 _LISTED = 8
 _BLANKS = " \t\r\f\v"
-
-
-@dataclass(frozen=True)
-class Span:
-    """Characters `start` to `end` of the file's text become `text`."""
-
-    start: int
-    end: int
-    text: str
 
 
 @dataclass(frozen=True)
@@ -158,26 +150,23 @@ def _variants(old: str, new: str) -> list[tuple[str, str, str]]:
 
 def _without_numbers(text: str) -> str | None:
     """`text` without the line numbers of read_file, None unless all its lines have them, counting up."""
-    lines = text.split("\n")
-    body = lines[:-1] if lines[-1] == "" else lines
-    found = [_NUMBERED.fullmatch(line) for line in body]
-    matches = [match for match in found if match is not None]
-    if not body or len(matches) < len(body):
+    body = text.removesuffix("\n").split("\n")
+    matches = [match for line in body if (match := _NUMBERED.fullmatch(line))]
+    if len(matches) < len(body):
         return None
     numbers = [int(match[1]) for match in matches]
     if numbers != list(range(numbers[0], numbers[0] + len(numbers))):
         return None
-    return "\n".join([match[2] for match in matches] + lines[len(body) :])
+    return "\n".join(match[2] for match in matches) + "\n" * text.endswith("\n")
 
 
 def _trimmed(old: str, new: str) -> tuple[str, str] | None:
     """Both without the blank lines at the edges of `old`; None if it has none, or is blank altogether."""
-    core = old.strip()
-    if not core:
-        return None
     old_lines, new_lines = old.split("\n"), new.split("\n")
-    head = next(at for at, line in enumerate(old_lines) if line.strip())
-    tail = next(at for at, line in enumerate(reversed(old_lines)) if line.strip())
+    full = [at for at, line in enumerate(old_lines) if line.strip()]
+    if not full:
+        return None
+    head, tail = full[0], len(old_lines) - 1 - full[-1]
     if not head and tail < 2:
         return None
     for _ in range(head):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ..errors import ToolError
 from ..text import plural
 from ..tool import Tool, ToolContext, ToolResult
-from .files import Opened, decode, load, locate, shown
+from .files import Opened, decode, load, locate, shown, text_lines
 
 LINES = 2000
 LINE_WIDTH = 2000
@@ -100,10 +100,3 @@ def _lines(opened: Opened, name: str, offset: int, limit: int) -> ToolResult:
         notes.append(f"lines {offset} to {last} of {len(lines):,}{more}")
     text = "\n".join([*shown_lines, *([f"[{'. '.join(notes)}]"] if notes else [])])
     return ToolResult(text, data=_facts(opened, lines=[offset, last], total=len(lines)))
-
-
-def text_lines(text: str) -> list[str]:
-    """Lines without their ends, cut at newlines, or at carriage returns in a text that has no newline."""
-    lone = "\n" not in text
-    lines = text.split("\r") if lone else [line.removesuffix("\r") for line in text.split("\n")]
-    return lines if lines[-1] else lines[:-1]

@@ -7,17 +7,20 @@ cuts it. The price is one read for each line that is shown.
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
-from collections.abc import Generator
-from dataclasses import dataclass, field
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
+from typing import BinaryIO
 
 from ..tool import ToolContext
 from .child import running
-from .search.worker import WIDTH, excerpt
+from .finding import Answer
+from .search.worker import WIDE_MARKS, WIDTH, excerpt, text_of
 
 _OPTIONS = (
     *("--no-config", "--color=never", "--no-heading", "--with-filename", "--null", "--max-columns=1", "--sort=path"),
@@ -26,19 +29,11 @@ _OPTIONS = (
 )
 _NOTICE = re.compile(rb"(.*): (?:WARNING: stopped searching binary file|binary file matches)", re.DOTALL)
 _RECORD = re.compile(rb"(\d+):(\d+):(\d+):")
-_PROBLEM = re.compile(r"(?:rg: )?(.*): (.*?) \(os error \d+\)")
-BINARY = 0
+_PROBLEM = re.compile(r"^(?:rg: )?(.*): (.*?) \(os error \d+\)$", re.MULTILINE)
+_BINARY = 0
+Place = tuple[str, int, int, int]
+"""Path, line number, column in bytes from 1, byte offset of the line."""
 _BYTES = 4 * (WIDTH + 1)  # at most 4 bytes a character in UTF-8
-
-
-@dataclass
-class Found:
-    """How a search by ripgrep went: what it could not read, and whether (and in what words) it refused the pattern."""
-
-    bad: str = ""
-    refused: bool = False
-    timed_out: bool = False
-    errors: list[tuple[str, str]] = field(default_factory=list)
 
 
 def program(ctx: ToolContext) -> str | None:
@@ -47,67 +42,79 @@ def program(ctx: ToolContext) -> str | None:
     return path if path and not ctx.workspace.contains(Path(path)) else None
 
 
-def places(
-    ctx: ToolContext, rg: str, pattern: str, root: str, *, options: list[str], limit: float, found: Found
-) -> Generator[tuple[str, int, int, int], None, None]:
-    """(path, line number, column in bytes from 1, byte offset of the line) of every matching line, in order of path.
+def search(
+    ctx: ToolContext,
+    argv: Sequence[str],
+    limit: float,
+    *,
+    wanted: Callable[[str], bool],
+    most: int,
+    count: int,
+) -> Answer | None:
+    """Runs ripgrep with `argv` (program, options, pattern, root); None if it refuses the pattern.
 
-    BINARY in the place of a line number takes back what came for that file: ripgrep gives the matches before a NUL
-    byte as far as its buffer happened to reach, which is no rule to keep.
+    The lines of files that are `wanted`, the first `most` of them with their text, until about `count` are counted.
     """
-    argv = [rg, *_OPTIONS, *options, "-e", pattern, "--", root]
-    with running(argv, token=ctx.token, limit=limit, without=ctx.secrets) as child:
-        pending = b""
-        for line in child.lines():
-            path, nul, rest = (pending + line).partition(b"\0")
-            record = _RECORD.match(rest)
-            if not nul:
-                notice = _NOTICE.match(path)
-                if notice:
-                    yield os.fsdecode(notice[1]), BINARY, 0, 0
-                pending = b"" if notice else path + b"\n"
+    program, *rest = argv
+    answer = Answer()
+    total = files = 0
+    with running([program, *_OPTIONS, *rest], token=ctx.token, limit=limit, without=ctx.secrets) as child:
+        for path, places in groupby(_places(child.lines()), itemgetter(0)):
+            if total >= count:
+                break
+            if not wanted(path):
                 continue
-            pending = b""
-            if record:
-                yield os.fsdecode(path), int(record[1]), int(record[2]), int(record[3])
-    found.timed_out = child.timed_out
-    if child.status == 2:
-        _explain(child.errors, found)
+            first: list[Place] = []
+            here = 0
+            for place in places:
+                here += 1
+                if len(first) < most - len(answer.found):
+                    first.append(place)
+            if place[1] == _BINARY:
+                continue
+            total, files = total + here, files + 1
+            answer.found += [(path, number, _line(path, column, offset)) for _, number, column, offset in first]
+    answer.timed_out = child.timed_out
+    errors = _PROBLEM.findall(child.errors) if child.status == 2 else []
+    answer.end = {"total": min(total, count), "files": files, "errors": errors}
+    return None if child.status == 2 and not errors else answer
 
 
-def _explain(said: str, found: Found) -> None:
-    for line in said.splitlines():
-        problem = _PROBLEM.fullmatch(line)
-        if problem:
-            found.errors.append((problem[1], problem[2]))
-    if not found.errors:
-        found.refused = True
-        found.bad = said.strip()
+def _places(lines: Iterable[bytes]) -> Iterator[Place]:
+    """The place of every matching line, in order of path.
+
+    _BINARY in the place of a line number comes last for a file whose lines do not count: ripgrep gives the matches
+    before a NUL byte as far as its buffer happened to reach, which is no rule to keep.
+    """
+    pending = b""
+    for line in lines:
+        path, nul, rest = (pending + line).partition(b"\0")
+        pending = b""
+        if record := _RECORD.match(rest):
+            yield os.fsdecode(path), int(record[1]), int(record[2]), int(record[3])
+        elif notice := _NOTICE.match(path):
+            yield os.fsdecode(notice[1]), _BINARY, 0, 0
+        elif not nul:  # a line end in the path
+            pending = path + b"\n"
 
 
-def line_at(path: str, number: int, column: int, offset: int) -> str:
-    """The line, cut down around its match. Raises OSError if the file is gone."""
-    with open(path, "rb") as file:
-        mark = file.read(3)
-        if mark[:2] in (b"\xff\xfe", b"\xfe\xff") or mark == b"\xef\xbb\xbf":
-            return _marked_line(path, "utf-8-sig" if mark == b"\xef\xbb\xbf" else "utf-16", number, column)
-        match = offset + column - 1
-        start = max(offset, match - _BYTES)
-        file.seek(start)
-        before = file.read(match - start)
-        after = file.read(_BYTES)
-    after = after.partition(b"\n")[0]
-    head = before.decode("utf-8", "replace")[-WIDTH - 1 :]
-    return excerpt(head, _decoded(after)[: WIDTH + 1])
+def _line(path: str, column: int, offset: int) -> str:
+    """The line, cut down around its match."""
+    try:
+        with open(path, "rb") as file:
+            return _around(file, column, offset)
+    except OSError as error:
+        return f"[could not be read again: {error.strerror}]"
 
 
-def _decoded(data: bytes) -> str:
-    return data.decode("utf-8", "replace").removesuffix("\r")
-
-
-def _marked_line(path: str, encoding: str, number: int, column: int) -> str:
-    """As `line_at` for a file that ripgrep decodes before it counts: column is one of UTF-8 bytes."""
-    with open(path, encoding=encoding, errors="replace", newline="\n") as file:
-        line = next(islice(file, number - 1, None), "").rstrip("\n").removesuffix("\r")
-    before = line.encode("utf-8", "replace")[: column - 1].decode("utf-8", "replace")
-    return excerpt(before[-WIDTH - 1 :], line[len(before) :][: WIDTH + 1])
+def _around(file: BinaryIO, column: int, offset: int) -> str:
+    head = file.read(3)
+    if head == b"\xef\xbb\xbf":  # ripgrep counts from behind the mark
+        offset += len(head)
+    elif head.startswith(WIDE_MARKS):  # and the bytes of UTF-8 where it had to decode
+        file = io.BytesIO(text_of(head + file.read()).encode("utf-8", "replace"))
+    match = offset + column - 1
+    file.seek(max(offset, match - _BYTES))
+    before = file.read(match - file.tell()).decode("utf-8", "replace")
+    after = file.read(_BYTES).partition(b"\n")[0].decode("utf-8", "replace").removesuffix("\r")
+    return excerpt(before[-WIDTH - 1 :], after[: WIDTH + 1])

@@ -14,8 +14,10 @@ import stat
 from pathlib import Path
 
 from ..errors import ToolError
-from ..tool import Workspace
-from .files import OPEN_FLAGS, explained, look, shown, stamp
+from ..tool import ToolContext, ToolResult, Workspace
+from .diff import Diff
+from .files import OPEN_FLAGS, Opened, explained, look, shown, stamp
+from .syntax import syntax_note
 
 
 def save(workspace: Workspace, path: Path, data: bytes, before: tuple[int, int] | None) -> Path:
@@ -41,6 +43,17 @@ def save(workspace: Workspace, path: Path, data: bytes, before: tuple[int, int] 
     return real
 
 
+def written(
+    ctx: ToolContext, path: Path, data: bytes, old: Opened | None, action: str, said: list[str], diff: Diff
+) -> ToolResult:
+    """Saves `data` in the place of `old`, and says so with `said`, warnings about it, and the diff for a person."""
+    real = save(ctx.workspace, path, data, old.stamp if old else None)
+    if note := syntax_note(path, data, old.data if old else b"", ctx.token):
+        said = [*said, note]
+    facts = {"path": str(real), "action": action, "added": diff.added, "removed": diff.removed}
+    return ToolResult("\n".join(said), display="\n".join([*said, diff.text]), data=facts)
+
+
 def _replace(real: Path, data: bytes, old: os.stat_result | None) -> bool:
     """Puts a new file with the old one's mode, owner and attributes in its place; False if that cannot be."""
     new = real.with_name(f".corecoder-{secrets.token_hex(6)}.tmp")
@@ -51,39 +64,35 @@ def _replace(real: Path, data: bytes, old: os.stat_result | None) -> bool:
             raise
         return False
     try:
-        with open(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        _fill(fd, data)
         if old is None:
             os.replace(new, real)
             return True
-        return _keep(real, new, old) and _put(new, real)
+        with contextlib.suppress(OSError):  # not ours to keep; or a mount point, which can only be written to
+            _keep(real, new, old)
+            os.replace(new, real)
+            return True
+        return False
     finally:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(new)
 
 
-def _put(new: Path, real: Path) -> bool:
-    try:
-        os.replace(new, real)
-    except OSError:  # a mount point, for one, cannot be replaced, only written to
-        return False
-    return True
+def _fill(fd: int, data: bytes) -> None:
+    with open(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(fd)
 
 
-def _keep(real: Path, new: Path, old: os.stat_result) -> bool:
-    """Gives `new` what belongs to `real` besides its bytes; False if that is not allowed."""
-    try:
-        now = os.stat(new)
-        if hasattr(os, "chown") and (now.st_uid, now.st_gid) != (old.st_uid, old.st_gid):
-            os.chown(new, old.st_uid, old.st_gid)
-        os.chmod(new, stat.S_IMODE(old.st_mode))  # after chown, which clears the set-user-id bit
-        for name in _attributes(real):
-            os.setxattr(new, name, os.getxattr(real, name))
-    except OSError:
-        return False
-    return True
+def _keep(real: Path, new: Path, old: os.stat_result) -> None:
+    """Gives `new` what belongs to `real` besides its bytes. Raises OSError if that is not allowed."""
+    now = os.stat(new)
+    if hasattr(os, "chown") and (now.st_uid, now.st_gid) != (old.st_uid, old.st_gid):
+        os.chown(new, old.st_uid, old.st_gid)
+    os.chmod(new, stat.S_IMODE(old.st_mode))  # after chown, which clears the set-user-id bit
+    for name in _attributes(real):
+        os.setxattr(new, name, os.getxattr(real, name))
 
 
 def _attributes(path: Path) -> list[str]:
@@ -98,29 +107,27 @@ def _attributes(path: Path) -> list[str]:
 
 def _overwrite(real: Path, data: bytes) -> None:
     """Writes into the file that is there. Its old bytes lie beside it until the new ones are on the disk."""
+    copy = real.with_name(f".corecoder-{secrets.token_hex(6)}.old")
+    kept = ""
     with open(real, "r+b") as file:
         old = file.read()
-        copy = _copied(real.with_name(f".corecoder-{secrets.token_hex(6)}.old"), old)
         try:
-            _write_all(file.fileno(), data)
-        except OSError as error:
-            _restore(file.fileno(), old, copy, error)
-    if copy is not None:
-        copy.unlink(missing_ok=True)
-
-
-def _copied(copy: Path, data: bytes) -> Path | None:
-    try:
-        with open(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600), "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    except PermissionError:  # a directory where nothing can be created: the copy in memory is all there is
-        return None
-    except OSError:
-        copy.unlink(missing_ok=True)
-        raise
-    return copy
+            with contextlib.suppress(
+                PermissionError
+            ):  # nothing can be created here: the copy in memory is all there is
+                _fill(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600), old)
+            try:
+                _write_all(file.fileno(), data)
+            except OSError as error:
+                try:
+                    _write_all(file.fileno(), old)
+                except OSError:
+                    kept = f" Its old content is in {copy}." if copy.exists() else ""
+                    raise ToolError(f"Writing failed half-way: {error.strerror}.{kept}") from error
+                raise
+        finally:
+            if not kept:
+                copy.unlink(missing_ok=True)
 
 
 def _write_all(fd: int, data: bytes) -> None:
@@ -130,14 +137,3 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
     os.ftruncate(fd, len(data))
     os.fsync(fd)
-
-
-def _restore(fd: int, old: bytes, copy: Path | None, error: OSError) -> None:
-    try:
-        _write_all(fd, old)
-    except OSError:
-        kept = f" Its old content is in {copy}." if copy else ""
-        raise ToolError(f"Writing failed half-way: {error.strerror}.{kept}") from error
-    if copy is not None:
-        copy.unlink(missing_ok=True)
-    raise error

@@ -9,10 +9,9 @@ from typing import Any, ClassVar
 from ..errors import ToolError
 from ..text import plural
 from ..tool import Tool, ToolContext, ToolResult, Workspace
-from .diff import unified, whole
-from .files import Content, Opened, decode, load, locate, look, shown
-from .saving import save
-from .syntax import syntax_note
+from .diff import Span, unified
+from .files import Content, Opened, decode, load, locate, look, shown, split
+from .saving import written
 
 
 class WriteFileTool(Tool):
@@ -37,16 +36,12 @@ class WriteFileTool(Tool):
         data = before.encode(text)
         if old and data == old.data:
             return ToolResult(f"{name} has this content already; nothing was written.")
-        real = save(workspace, path, data, old.stamp if old else None)
-        diff = unified(name, *whole(before.text, text), created=old is None)
+        diff = unified(name, before.text, [Span(0, len(before.text), text)], created=old is None)
         what = f"Replaced {name}" if old else f"Created {name}"
         kept = f", {before.note}" if before.note else ""
-        lines = f"{plural(len(whole(text, '')[0]), 'line')}{kept}"
+        lines = f"{plural(len(split(text)), 'line')}{kept}"
         said = [f"{what} ({lines}; +{diff.added} -{diff.removed})." if old else f"{what} ({lines})."]
-        note = syntax_note(path, data, old.data if old else b"", ctx.token)
-        said += [note] if note else []
-        facts = {"path": str(real), "action": "write", "added": diff.added, "removed": diff.removed}
-        return ToolResult("\n".join(said), display="\n".join([*said, diff.text]), data=facts)
+        return written(ctx, path, data, old, "write", said, diff)
 
 
 def _replaceable(workspace: Workspace, path: Path, name: str) -> Opened | None:

@@ -7,8 +7,8 @@ matches. A repository does not look at the .gitignore files above it. Where a se
 --no-ignore-exclude`). The user's global excludes never count (`rg --no-ignore-global`): an answer depends on the tree
 alone.
 
-Almost every file matches no rule, so a directory's rules are asked in two steps: three cheap look-ups that usually
-say "none", and only then one rule after the other.
+The rules of a file become two regular expressions, one for those that look at names and one for those that look at
+paths, the last rule first: which alternative matched says what is meant. Almost every file matches none.
 """
 
 from __future__ import annotations
@@ -16,178 +16,139 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from operator import attrgetter
 
 RULE_FILES = (".rgignore", ".ignore", ".gitignore")
+_GIT, _EXCLUDE = RULE_FILES.index(".gitignore"), len(RULE_FILES)
 _MOST_BYTES = 1 << 20
-_META = re.compile(r"[*?\[\]{}\\/]")
+_GLOB = re.compile(
+    r"(?P<deep>(?:\A|(?<=/))\*\*(?:/|\Z))|(?P<star>\*+)|(?P<any>\?)|(?P<brace>[{},])|(?P<escaped>\\.)"
+    r"|(?P<bracket>\[(?:[!^].|[^!^])[^\]]*\])|(?P<open>\[)|(?P<other>.)",
+    re.DOTALL,
+)
 
 
 def glob_regex(glob: str) -> str:
     """A regular expression for `re.fullmatch` on a path with forward slashes.
 
-    `*` and `?` stop at slashes, `**` as a whole component spans directories, `[...]` and `{a,b}` are known, a
-    backslash takes the next character literally. Raises ValueError for an unclosed bracket or brace.
+    `*` and `?` stop at slashes, `**` as a whole component spans directories, `[...]` and `{a,b}` are known, a backslash
+    takes the next character literally. NUL is matched by none. Raises ValueError for an unclosed bracket or brace.
     """
     out: list[str] = []
-    depth = at = 0
-    while at < len(glob):
-        char = glob[at]
-        at += 1
-        if char == "*":
-            stars = at - 1
-            while at < len(glob) and glob[at] == "*":
-                at += 1
-            starts = stars == 0 or glob[stars - 1] == "/"
-            if at - stars == 2 and starts and at < len(glob) and glob[at] == "/":
-                out.append("(?:[^/]+/)*")
-                at += 1
-            elif at - stars == 2 and starts and at == len(glob):
-                out.append(".+")
-            else:
-                out.append("[^/]*")
-        elif char == "?":
-            out.append("[^/]")
-        elif char == "[":
-            piece, at = _bracket(glob, at)
-            out.append(piece)
-        elif char == "\\" and at < len(glob):
-            out.append(re.escape(glob[at]))
-            at += 1
-        elif char in "{}" or (char == "," and depth):
-            depth += {"{": 1, "}": -1, ",": 0}[char]
-            out.append({"{": "(?:", "}": ")", ",": "|"}[char])
+    depth = 0
+    for token in _GLOB.finditer(glob):
+        kind, text = token.lastgroup, token[0]
+        if kind == "open":
+            raise ValueError("'[' without ']'")
+        if kind == "bracket":
+            out.append(_bracket(text[1:-1]))
+        elif kind == "brace" and (depth or text != ","):
+            depth += {"{": 1, "}": -1, ",": 0}[text]
+            out.append({"{": "(?:", "}": ")", ",": "|"}[text])
+            if depth < 0:
+                raise ValueError("'}' without '{'")
+        elif kind == "deep":
+            out.append("(?:[^/]+/)*" if text.endswith("/") else r"[^\0]+")
         else:
-            out.append(re.escape(char))
-        if depth < 0:
-            raise ValueError("'}' without '{'")
+            out.append({"star": r"[^/\0]*", "any": r"[^/\0]"}.get(kind or "") or re.escape(text[-1]))
     if depth:
         raise ValueError("'{' without '}'")
     return "".join(out)
 
 
-def _bracket(glob: str, at: int) -> tuple[str, int]:
-    """The class that starts after the bracket before `at`, and where the glob goes on."""
-    negated = at < len(glob) and glob[at] in "!^"
-    start = at + negated
-    end = glob.find("]", start + 1)
-    if end < 0:
-        raise ValueError("'[' without ']'")
-    body = re.sub(r"([\\\[\]^&~|])", r"\\\1", glob[start:end])
+def _bracket(body: str) -> str:
+    negated = body[0] in "!^"
+    body = re.sub(r"([\\\[\]^&~|])", r"\\\1", body[negated:])
     try:
         re.compile(f"[{body}]")
     except re.error as error:
         raise ValueError(str(error)) from None
-    return f"[{'^' if negated else ''}{body}]", end + 1
+    return rf"(?!\0)[{'^' if negated else ''}{body}]"
 
 
-@dataclass
-class _Rule:
-    regex: str
-    negated: bool
-    only_dir: bool
-    compiled: re.Pattern[str] | None = None
+class _Either:
+    """Rules (regular expression, (rank, leave out)) as one expression; the last one that matches wins."""
 
-    def matches(self, path: str) -> bool:
-        if self.compiled is None:
-            self.compiled = re.compile(self.regex, re.DOTALL)
-        return self.compiled.fullmatch(path) is not None
+    def __init__(self, added: list[tuple[str, tuple[int, bool]]]) -> None:
+        self._meanings = [meaning for _, meaning in reversed(added)]
+        whole = "|".join(f"({regex})" for regex, _ in reversed(added))
+        self._regex = re.compile(whole, re.DOTALL) if added else None
+
+    def __call__(self, text: str) -> tuple[int, bool | None]:
+        found = self._regex and self._regex.fullmatch(text)
+        return self._meanings[(found.lastindex or 1) - 1] if found else (-1, None)
 
 
 class Rules:
-    """The patterns of one ignore file that lies in the directory `base`."""
+    """The patterns of one ignore file that lies in the directory `base`; `kind` orders it among the others."""
 
-    def __init__(self, base: str, lines: Iterable[str], source: str = "") -> None:
-        self.source = source
+    def __init__(self, base: str, lines: Iterable[str], kind: int) -> None:
+        self.kind = kind
         self._skip = len(base.rstrip("/")) + 1
-        self._rules: list[_Rule] = []
-        self._names: set[str] = set()
-        self._suffixes: set[str] = set()
-        others: list[str] = []
-        for line in lines:
-            self._add(line, others)
-        self._others = re.compile("|".join(others), re.DOTALL) if others else None
-
-    def __bool__(self) -> bool:
-        return bool(self._rules)
-
-    def _add(self, line: str, others: list[str]) -> None:
-        line = line.rstrip("\r\n")
-        if not line.endswith("\\ "):
-            line = line.rstrip()
-        if not line or line.startswith("#"):
-            return
-        negated = line.startswith("!")
-        line = line[1:] if negated or line.startswith(("\\!", "\\#")) else line
-        only_dir = line.endswith("/")
-        glob = line[:-1] if only_dir else line
-        anchored = "/" in glob
-        glob = glob[1:] if glob.startswith("/") else glob
-        if not glob:
-            return
-        full = glob if anchored or glob.startswith("**/") else f"**/{glob}"
-        try:
-            regex = glob_regex(full)
-        except ValueError:  # a broken line matches nothing, as in ripgrep
-            return
-        self._rules.append(_Rule(regex, negated, only_dir))
-        if not anchored and not _META.search(glob):
-            self._names.add(glob)
-        elif not anchored and glob.startswith("*.") and not _META.search(glob[2:]) and "." not in glob[2:]:
-            self._suffixes.add(glob[2:])
-        else:
-            others.append(rf"(?:{regex})\Z")
+        names: list[tuple[str, tuple[int, bool]]] = []
+        paths: list[tuple[str, tuple[int, bool]]] = []
+        for rank, line in enumerate(lines):
+            line = line.rstrip("\r\n")
+            line = line if line.endswith("\\ ") else line.rstrip()
+            negated = line.startswith("!")
+            glob = line[1:] if negated or line.startswith(("\\!", "\\#")) else line
+            only_dir = glob.endswith("/")
+            glob = glob.removesuffix("/")
+            anchored = "/" in glob
+            glob = glob.removeprefix("/")
+            if not glob or line.startswith("#"):
+                continue
+            try:
+                regex = glob_regex(glob) + (r"\0" if only_dir else r"\0?")
+            except ValueError:  # a broken line matches nothing, as in ripgrep
+                continue
+            (paths if anchored else names).append((regex, (rank, not negated)))
+        self.empty = not names and not paths
+        self._by_name, self._by_path = _Either(names), _Either(paths)
 
     def verdict(self, path: str, name: str, is_dir: bool) -> bool | None:
         """True to leave `path` (absolute, below `base`) out, False to take it in by a `!` line, None for no rule."""
-        relative = path[self._skip :]
-        if (
-            name not in self._names
-            and name.rpartition(".")[2] not in self._suffixes
-            and not (self._others and self._others.match(relative))
-        ):
-            return None
-        for rule in reversed(self._rules):
-            if (is_dir or not rule.only_dir) and rule.matches(relative):
-                return not rule.negated
-        return None
+        mark = "\0" if is_dir else ""
+        return max(self._by_name(name + mark), self._by_path(path[self._skip :] + mark))[1]
 
 
 @dataclass(frozen=True)
 class Rulebook:
-    """All rules that hold in one directory, by kind, nearest first. `git` says whether repositories are heeded."""
+    """All rules that hold in one directory, the weightiest first; none ever where rules are not heeded.
 
-    git: bool = True
-    kinds: dict[str, tuple[Rules, ...]] = field(default_factory=dict)
-    flat: tuple[Rules, ...] = ()
+    `git` says whether repositories are.
+    """
+
+    heeded: bool
+    git: bool
+    rules: tuple[Rules, ...] = ()
 
     @classmethod
-    def above(cls, directory: str) -> Rulebook:
+    def above(cls, directory: str, heeded: bool) -> Rulebook:
         """The rules that hold for a search of `directory` (absolute, real) because of the directories above it."""
-        book = cls(git=in_repository(directory))
+        book = cls(heeded, in_repository(directory))
         for parent in reversed(list(_parents(directory))):
             book = book.entering(parent, rule_names(parent))
         return book
 
     def entering(self, directory: str, names: Collection[str]) -> Rulebook:
         """The rules inside `directory`, whose entries are `names`."""
-        here = {kind: _load(directory, kind) for kind in RULE_FILES if kind in names}
-        kinds = dict(self.kinds)
-        if self.git and ".git" in names:
-            kinds.pop(".gitignore", None)
-            kinds["exclude"] = ()
-            here["exclude"] = _load_exclude(directory)
-        if not any(here.values()) and kinds == self.kinds:
+        if not self.heeded:
             return self
-        for kind, rules in here.items():
-            if rules:
-                kinds[kind] = (rules, *kinds.get(kind, ()))
-        flat = tuple(rules for kind in (*RULE_FILES, "exclude") for rules in kinds.get(kind, ()))
-        return Rulebook(self.git, kinds, flat)
+        above = self.rules
+        here = [_read(directory, name, kind) for kind, name in enumerate(RULE_FILES) if name in names]
+        if self.git and ".git" in names:
+            above = tuple(rules for rules in above if rules.kind not in (_GIT, _EXCLUDE))
+            here.append(_read(directory, os.path.join(_git_directory(directory), "info", "exclude"), _EXCLUDE))
+        here = [rules for rules in here if not rules.empty]
+        if not here and above == self.rules:
+            return self
+        return Rulebook(self.heeded, self.git, tuple(sorted((*here, *above), key=attrgetter("kind"))))
 
     def verdict(self, path: str, name: str, is_dir: bool) -> bool | None:
         """As `Rules.verdict`, over all rules in their order."""
-        for rules in self.flat:
+        for rules in self.rules:
             verdict = rules.verdict(path, name, is_dir)
             if verdict is not None:
                 return verdict
@@ -210,34 +171,24 @@ def _parents(directory: str) -> Iterator[str]:
         directory = parent
 
 
-def _load(directory: str, name: str) -> Rules:
-    return _read(os.path.join(directory, name), directory)
-
-
-def _load_exclude(directory: str) -> Rules:
-    """`info/exclude` of the repository at `directory`; a worktree shares the main one (gitrepository-layout(5))."""
+def _git_directory(directory: str) -> str:
+    """Where the repository at `directory` has its files; a worktree shares the main one's (gitrepository-layout(5))."""
     git = os.path.join(directory, ".git")
-    if os.path.isfile(git):
-        git = os.path.join(directory, _first_line(git).removeprefix("gitdir:").strip())
-        common = _first_line(os.path.join(git, "commondir"))
-        git = os.path.join(git, common) if common else git
-    return _read(os.path.join(git, "info", "exclude"), directory)
+    if not os.path.isfile(git):
+        return git
+    git = os.path.join(directory, _lines(git)[0].strip().removeprefix("gitdir:").strip())
+    return os.path.join(git, _lines(os.path.join(git, "commondir"))[0].strip())
 
 
-def _first_line(path: str) -> str:
-    lines = _lines(path)
-    return lines[0].strip() if lines else ""
-
-
-def _read(path: str, base: str) -> Rules:
-    return Rules(base, _lines(path), path)
+def _read(directory: str, name: str, kind: int) -> Rules:
+    return Rules(directory, _lines(os.path.join(directory, name)), kind)
 
 
 def _lines(path: str) -> list[str]:
     if not os.path.isfile(path):  # a fifo of that name would block for ever
-        return []
+        return [""]
     try:
         with open(path, "rb") as file:
             return file.read(_MOST_BYTES).decode("utf-8-sig", "surrogateescape").split("\n")
     except OSError:
-        return []
+        return [""]

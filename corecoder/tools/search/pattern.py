@@ -9,7 +9,7 @@ at once and no match leaves its line. For Rust (ripgrep) escapes that only other
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 # Unicode White_Space without line ends, which is what Rust's \s is inside a line; and what no part of a pattern may
 # match: line ends, and the surrogates that stand for undecodable bytes.
@@ -42,136 +42,113 @@ _OUTSIDE = {
 }
 _FOR_RUST = {"A": "^", "Z": "$", "z": "$"}
 _RUST_ESCAPES = r"\.+*?()|[]{}^$-#&~"
-_REPEAT = re.compile(r"\{\d+(?:,\d*)?\}")
-_PROPERTY = re.compile(r"[pP](?:\{[^}]*\}|[A-Za-z])")
-_BRACED = re.compile(r"[xuU]\{([0-9A-Fa-f]+)\}")
-_NESTED = re.compile(r"\[\^?(?:\\.|[^\\\[\]])+\](?:\]|&&|--|~~)")
-_POSIX_CLASS = re.compile(r"\[:(\^?)(\w+):\]")
+_NEWLINE = "a line end"
+_ESCAPE = r"\\(?P<property>[pP](?:\{[^}]*\}|[A-Za-z]))|\\(?P<escape>.)|(?P<char>.)"
+_PIECE = re.compile(
+    r"\\[xuU]\{(?P<hex>0*(?:10|[0-9A-Fa-f])?[0-9A-Fa-f]{1,4})\}|(?P<repeat>\{\d+(?:,\d*)?\})"
+    r"|(?P<name>\(\?<(?=[^\W\d_]))|" + _ESCAPE,
+    re.DOTALL,
+)
+_MEMBER = re.compile(r"(?P<posix>\[:\^?\w+:\])|" + _ESCAPE, re.DOTALL)
+_NESTED = re.compile(r"(?<=[\[^&~-])\[\^?(?:\\.|[^\\\[\]])+\](?:\]|&&|--|~~)")
+
+# How a piece is written for Python and for Rust, and what is special about it: _NEWLINE, or what only Rust knows.
+_Spelled = tuple[str, str, str]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Pattern:
-    """`python` and `rust` are the two spellings; `newline` is set if it can only match across lines, `only_rust`
-    names a construct that Python does not have."""
+    """`text` in its two spellings; `newline` is set if it can only match across lines, `only_rust` names a construct
+    that Python does not have."""
 
-    python: str = ""
-    rust: str = ""
-    newline: bool = False
-    only_rust: str = ""
-    _out: list[tuple[str, str]] = field(default_factory=list)
+    text: str
+    python: str
+    rust: str
+    newline: bool
+    only_rust: str
 
 
 def parse(text: str) -> Pattern:
     """`text` for both engines. Never fails: what is wrong stays wrong, for the engine to explain."""
-    pattern = Pattern()
+    pieces: list[_Spelled] = []
     at = 0
-    while at < len(text):
-        at = _piece(text, at, pattern)
-    pattern.python = "".join(python for python, _ in pattern._out)
-    pattern.rust = "".join(rust for _, rust in pattern._out)
-    return pattern
+    while token := _PIECE.match(text, at):
+        at = token.end()
+        if token[0] == "[":
+            at = _class(text, at, pieces)
+        else:
+            pieces.append(_piece(token))
+    notes = [note for _, _, note in pieces if note]
+    return Pattern(
+        text,
+        python="".join(python for python, _, _ in pieces),
+        rust="".join(rust for _, rust, _ in pieces),
+        newline=_NEWLINE in notes,
+        only_rust=next((note for note in notes if note != _NEWLINE), ""),
+    )
 
 
-def _piece(text: str, at: int, pattern: Pattern) -> int:
-    char = text[at]
-    out = pattern._out
-    if char == "\\" and at + 1 < len(text):
-        return _escape(text, at, pattern)
-    if char == "[":
-        return _class(text, at, pattern)
-    if char == ".":
-        out.append((f"[^{_NEVER}]", "."))
-    elif char == "{" and not _REPEAT.match(text, at):
-        out.append((r"\{", r"\{"))
-    elif char == "}" and not _closes_repeat(text, at):
-        out.append((r"\}", r"\}"))
-    elif text.startswith("(?<", at) and text[at + 3 : at + 4].isalpha():
-        out.append(("(?P<", "(?P<"))
-        return at + 3
-    else:
-        pattern.newline = pattern.newline or char in "\r\n"
-        out.append((char, char))
-    return at + 1
+def _piece(token: re.Match[str]) -> _Spelled:
+    """A piece outside of classes."""
+    kind, text = token.lastgroup, token[0]
+    if kind == "hex":
+        return re.escape(chr(int(token["hex"], 16))), rf"\x{{{token['hex']}}}", ""
+    if kind == "name":
+        return "(?P<", "(?P<", ""
+    if kind == "property":
+        return text, text, text
+    if kind == "escape":
+        return _escape(text[1])
+    if text == ".":
+        return f"[^{_NEVER}]", ".", ""
+    if text in "{}":
+        return f"\\{text}", f"\\{text}", ""
+    return text, text, _NEWLINE if text in "\r\n" else ""
 
 
-def _closes_repeat(text: str, at: int) -> bool:
-    start = text.rfind("{", 0, at)
-    return start >= 0 and _REPEAT.fullmatch(text, start, at + 1) is not None
-
-
-def _escape(text: str, at: int, pattern: Pattern) -> int:
-    """An escape outside of a class."""
-    char = text[at + 1]
-    braced = _BRACED.match(text, at + 1)
-    known = _PROPERTY.match(text, at + 1)
-    if braced and int(braced[1], 16) <= 0x10FFFF:
-        pattern._out.append((re.escape(chr(int(braced[1], 16))), rf"\x{{{braced[1]}}}"))
-        return braced.end()
-    if known:
-        pattern.only_rust = pattern.only_rust or f"\\{known[0]}"
-        pattern._out.append((f"\\{known[0]}", f"\\{known[0]}"))
-        return known.end()
+def _escape(char: str) -> _Spelled:
     if char == " ":
-        pattern._out.append((r"\x20", r"\x20"))
-    elif char.isascii() and not char.isalnum() and char != "\n":
+        return r"\x20", r"\x20", ""
+    if char.isascii() and not char.isalnum() and char != "\n":
         literal = re.escape(char)
-        pattern._out.append((literal, literal if char in _RUST_ESCAPES else char))
-    else:
-        pattern.newline = pattern.newline or char in "rn\n"
-        pattern._out.append((_OUTSIDE.get(char, f"\\{char}"), _FOR_RUST.get(char, f"\\{char}")))
-    return at + 2
+        return literal, literal if char in _RUST_ESCAPES else char, ""
+    whole = f"\\{char}"
+    return _OUTSIDE.get(char, whole), _FOR_RUST.get(char, whole), _NEWLINE if char in "rn\n" else ""
 
 
-def _class(text: str, at: int, pattern: Pattern) -> int:
-    """A bracketed class; an unclosed one is passed on as it is."""
-    start = at + 1
+def _class(text: str, start: int, pieces: list[_Spelled]) -> int:
+    """Adds the class whose bracket stands before `start`, and gives its end; an unclosed one is passed on as it is."""
     negated = text.startswith("^", start)
-    start += negated
-    python, rust = [], []
-    now = start
-    while now < len(text) and (text[now] != "]" or now == start):
-        piece, width = _member(text, now, pattern)
-        python.append(piece[0])
-        rust.append(piece[1])
-        now += width
-    if now >= len(text):
-        pattern._out.append((text[at:], text[at:]))
+    first = now = start + negated
+    members: list[_Spelled] = []
+    while (token := _MEMBER.match(text, now)) and (token[0] != "]" or now == first):
+        members.append(_member(token, text))
+        now = now + 1 if members[-1][0] == "[" else token.end()
+    if not token:
+        pieces.append((text[start - 1 :], text[start - 1 :], ""))
         return len(text)
-    extra = _NEVER if negated else ""
-    mark = "^" if negated else ""
-    pattern._out.append((f"[{mark}{extra}{''.join(python)}]", f"[{mark}{''.join(rust)}]"))
-    return now + 1
+    python = "".join(python for python, _, _ in members)
+    rust = "".join(rust for _, rust, _ in members)
+    note = next((note for _, _, note in members if note), "")
+    pieces.append((f"[^{_NEVER}{python}]", f"[^{rust}]", note) if negated else (f"[{python}]", f"[{rust}]", note))
+    return token.end()
 
 
-def _member(text: str, at: int, pattern: Pattern) -> tuple[tuple[str, str], int]:
-    char = text[at]
-    posix = _POSIX_CLASS.match(text, at)
-    if posix and not posix[1] and posix[2] in _POSIX:
-        return (_POSIX[posix[2]], posix[0]), len(posix[0])
-    if char == "[":
-        # Python: a literal bracket; Rust: a class inside the class. Both agree on an escaped one.
-        if posix or (_NESTED.match(text, at) and text[at - 1] in "[^&-~"):
-            pattern.only_rust = pattern.only_rust or "a class inside a class"
-            return (char, char), 1
-        return (r"\[", r"\["), 1
-    if char == "]":
-        return (r"\]", r"\]"), 1
-    if char != "\\" or at + 1 >= len(text):
-        if text[at : at + 2] in ("&&", "--", "~~"):
-            pattern.only_rust = pattern.only_rust or "set operations in classes"
-        return (char, char), 1
-    return _class_escape(text, at, pattern)
-
-
-def _class_escape(text: str, at: int, pattern: Pattern) -> tuple[tuple[str, str], int]:
-    known = _PROPERTY.match(text, at + 1)
-    if known:
-        pattern.only_rust = pattern.only_rust or f"\\{known[0]}"
-        return (f"\\{known[0]}", f"\\{known[0]}"), 1 + len(known[0])
-    char = text[at + 1]
+def _member(token: re.Match[str], text: str) -> _Spelled:
+    kind, whole = token.lastgroup, token[0]
+    if kind == "posix" and whole[2:-2] in _POSIX:
+        return _POSIX[whole[2:-2]], whole, ""
+    if kind == "posix" or _NESTED.match(text, token.start()):
+        return "[", "[", "a class inside a class"
+    if kind == "property":
+        return whole, whole, whole
+    if kind == "char" and whole in "[]":  # Python: a literal bracket; Rust: a class inside the class. Not if escaped
+        return f"\\{whole}", f"\\{whole}", ""
+    if kind == "char":
+        operator = text[token.start() : token.start() + 2] in ("&&", "--", "~~")
+        return whole, whole, "set operations in classes" if operator else ""
+    char = whole[1]
     if char == "s":
-        return (_SPACE, r"\s"), 2
-    if char.isascii() and not char.isalnum():
-        literal = f"\\{char}" if char in _RUST_ESCAPES else char
-        return (literal, literal), 2
-    return (f"\\{char}", f"\\{char}"), 2
+        return _SPACE, whole, ""
+    literal = char.isascii() and not char.isalnum() and char not in _RUST_ESCAPES
+    return (char, char, "") if literal else (whole, whole, "")

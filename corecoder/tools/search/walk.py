@@ -10,11 +10,14 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 
-from .ignore import Rulebook, rule_names
+from .ignore import RULE_FILES, Rulebook, rule_names
 
 NOTED = 6
 """How many left-out entries and unreadable places are remembered, the nearest to the root first."""
+
+_UNREMARKABLE = frozenset((*RULE_FILES, ".git", ".gitattributes", ".gitmodules", ".DS_Store"))
 
 
 @dataclass
@@ -59,88 +62,64 @@ class Walk:
     hidden: bool = False
     links: bool = False
     depth: int | None = None
-    notes: Notes = field(default_factory=Notes)
     folders: bool = False
+    notes: Notes = field(default_factory=Notes)
 
     def files(self, *, breadth_first: bool = False) -> Iterator[os.DirEntry[str]]:
         """The regular files, in ripgrep's `--sort path` order or level by level; with `folders` directories too."""
-        book = Rulebook.above(self.root) if self.ignore else Rulebook()
-        waiting: deque[tuple[os.DirEntry[str] | None, str, Rulebook, int]] = deque([(None, self.root, book, 0)])
-        take = waiting.popleft if breadth_first else waiting.pop
+        waiting: deque[tuple[os.DirEntry[str], Rulebook, int]] = deque()
+        add = waiting.extend if breadth_first else lambda found: waiting.extend(reversed(found))
+        add(self._inside(self.root, Rulebook.above(self.root, self.ignore), 1))
         while waiting:
-            entry, path, book, depth = take()
-            if entry is not None and not entry.is_dir(follow_symlinks=False):
-                self.notes.kept = True
+            entry, book, depth = waiting.popleft() if breadth_first else waiting.pop()
+            folder = entry.is_dir(follow_symlinks=False)
+            self.notes.kept = self.notes.kept or not folder
+            if self.folders or not folder:
                 yield entry
-                continue
-            if entry is not None and self.folders:
-                yield entry
-            if self.depth is None or depth < self.depth:
-                found, inner = self._inside(path, book)
-                items = [(item, item.path, inner, depth + 1) for item in found]
-                waiting.extend(items if breadth_first else reversed(items))
+            if folder and (self.depth is None or depth < self.depth):
+                add(self._inside(entry.path, book, depth + 1))
 
-    def _inside(self, directory: str, book: Rulebook) -> tuple[list[os.DirEntry[str]], Rulebook]:
+    def _inside(self, directory: str, book: Rulebook, depth: int) -> list[tuple[os.DirEntry[str], Rulebook, int]]:
         try:
             with os.scandir(directory) as scan:
-                entries = sorted(scan, key=_name)
+                entries = sorted(scan, key=attrgetter("name"))
         except OSError as error:
             self.notes.failed(directory, error)
-            return [], book
-        if self.ignore:
-            book = book.entering(directory, {entry.name for entry in entries if entry.name[0] == "."})
-        return [entry for entry in entries if self._offered(entry, book)], book
+            return []
+        book = book.entering(directory, {entry.name for entry in entries if entry.name[0] == "."})
+        return [(entry, book, depth) for entry in entries if self._offered(entry, book)]
 
     def _offered(self, entry: os.DirEntry[str], book: Rulebook) -> bool:
         name = entry.name
         is_dir = entry.is_dir(follow_symlinks=False)
         if not is_dir and not entry.is_file(follow_symlinks=False) and not (self.links and entry.is_symlink()):
             return False
-        verdict = book.verdict(entry.path, name, is_dir) if book.flat else None
-        if verdict:
-            self.notes.leave_out(self.notes.ignored, self._relative(entry, is_dir))
-            return False
-        if name[0] == "." and verdict is None and (not self.hidden or name == ".git"):
-            if name not in _UNREMARKABLE:
-                self.notes.leave_out(self.notes.hidden, self._relative(entry, is_dir))
+        verdict = book.verdict(entry.path, name, is_dir) if book.rules else None
+        veiled = name[0] == "." and verdict is None and (not self.hidden or name == ".git")
+        if verdict or veiled:
+            relative = entry.path[len(self.root.rstrip("/")) + 1 :] + "/" * is_dir
+            if verdict or name not in _UNREMARKABLE:
+                self.notes.leave_out(self.notes.ignored if verdict else self.notes.hidden, relative)
             return False
         return True
-
-    def _relative(self, entry: os.DirEntry[str], is_dir: bool) -> str:
-        return entry.path[len(self.root.rstrip("/")) + 1 :] + ("/" if is_dir else "")
 
 
 class Offered:
     """Whether a walk below `root` would offer a file, asked of single files."""
 
     def __init__(self, root: str, ignore: bool) -> None:
-        self._ignore = ignore
-        book = Rulebook.above(root) if ignore else Rulebook()
-        self._books: dict[str, Rulebook | None] = {root: self._entered(book, root)}
+        book = Rulebook.above(root, ignore)
+        self._books: dict[str, Rulebook | None] = {root: book.entering(root, rule_names(root))}
 
-    def __call__(self, path: str) -> bool:
-        book = self._book(os.path.dirname(path))
-        return book is not None and self._taken(book, path, False)
+    def __call__(self, path: str, is_dir: bool = False) -> bool:
+        directory, name = os.path.split(path)
+        book = self._book(directory)
+        verdict = book.verdict(path, name, is_dir) if book else True
+        return not verdict and (verdict is False or name[0] != ".")
 
     def _book(self, directory: str) -> Rulebook | None:
         """The rules inside `directory`, None if it is left out itself."""
         if directory not in self._books:
-            above = self._book(os.path.dirname(directory))
-            taken = above is not None and self._taken(above, directory, True)
-            self._books[directory] = self._entered(above, directory) if above is not None and taken else None
+            above = self._book(os.path.dirname(directory)) if self(directory, is_dir=True) else None
+            self._books[directory] = above and above.entering(directory, rule_names(directory))
         return self._books[directory]
-
-    def _entered(self, book: Rulebook, directory: str) -> Rulebook:
-        return book.entering(directory, rule_names(directory)) if self._ignore else book
-
-    def _taken(self, book: Rulebook, path: str, is_dir: bool) -> bool:
-        name = os.path.basename(path)
-        verdict = book.verdict(path, name, is_dir)
-        return verdict is False or (verdict is None and name[0] != ".")
-
-
-_UNREMARKABLE = frozenset((".git", ".gitignore", ".gitattributes", ".gitmodules", ".ignore", ".rgignore", ".DS_Store"))
-
-
-def _name(entry: os.DirEntry[str]) -> str:
-    return entry.name

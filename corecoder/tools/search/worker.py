@@ -1,11 +1,11 @@
 """The child that searches: one request as a JSON line on stdin, answers as JSON lines on stdout.
 
-Requests are objects with `do`, `root` (absolute, real), `ignore`, `seconds`, and
-    grep:    `pattern`, `include` (globs), `only` (root is a file), `most` (lines shown), `count` (lines counted)
-    glob:    `pattern` (relative, forward slashes), `hidden`, `folders` (nothing else is wanted), `most`
-    survey:  nothing more: which entries a search would leave out, level by level, until a few are known
-Answers, as they are found: `{"line": [path, number, text]}` for grep, `{"file": path}` for glob (newest first),
-`{"left": path}` for survey; `{"bad": words}` for a wrong pattern; and last `{"end": {...}}` with totals and notes.
+Requests are objects with `do`, `root` (absolute, real), `seconds`, and
+    grep:    `pattern`, `include` (globs), `base`, `only` (root is a file), `ignore`, `most` (shown), `count` (counted)
+    glob:    `pattern` (relative, forward slashes), `hidden`, `folders` (nothing else is wanted), `ignore`, `most`
+    survey:  `ignore`: which entries a search would leave out, level by level, until a few are known
+Answers, as they are found: `{"found": ...}`, which is [path, number, text] for grep and a path for glob (newest
+first); `{"bad": words}` for a wrong pattern; and last `{"end": {...}}` with totals and notes.
 
 The process ends itself after `seconds`, from a timer in C that no regular expression can hold up.
 """
@@ -14,13 +14,17 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import heapq
 import json
 import os
 import re
 import sys
+import time
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import islice
 from typing import Any
 
 from .ignore import glob_regex
@@ -34,10 +38,14 @@ START = f"import sys; sys.path.append(sys.argv[1]); from {__package__.rpartition
 WIDTH = 400
 """A line longer than this, in characters, is shown as a part of it around the match."""
 
+WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
+"""What a UTF-16 file begins with."""
+
 _BEFORE = 120
 _META = re.compile(r"[\\.^$*+?{}\[\]()|]")
 _PIECE = 1 << 22
 _BUFFER = 1 << 16
+_SURVEY = 2.0  # seconds
 _OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -47,13 +55,12 @@ def command(python: str) -> list[str]:
     return [python, "-I", "-S", "-c", START, os.path.dirname(here)]
 
 
-def excerpt(before: str, after: str, cut: bool = False) -> str:
+def excerpt(before: str, after: str) -> str:
     """A line for showing, cut down around the match that starts between `before` and `after`.
 
-    The two need be no longer than WIDTH + 1 characters each, the nearest to the match; `cut` says that more of the
-    line is known to exist.
+    The two need be no longer than WIDTH + 1 characters each, the nearest to the match.
     """
-    if not cut and len(before) + len(after) <= WIDTH:
+    if len(before) + len(after) <= WIDTH:
         return before + after
     head = before if len(before) <= _BEFORE else "…" + before[-_BEFORE:]
     room = WIDTH - _BEFORE
@@ -62,15 +69,13 @@ def excerpt(before: str, after: str, cut: bool = False) -> str:
 
 def text_of(data: bytes) -> str:
     """The text that ripgrep sees in a file: byte order marks obeyed, otherwise UTF-8, bad bytes as lone surrogates."""
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if data.startswith(WIDE_MARKS):
         return data.decode("utf-16", "replace")
-    if data.startswith(b"\xef\xbb\xbf"):
-        data = data[3:]
-    return data.decode("utf-8", "surrogateescape")
+    return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
 
 
-def matching_lines(regex: re.Pattern[str], text: str) -> Iterator[tuple[int, int, int, int]]:
-    """(newlines passed since the last one, start of line, start of match, end of line) of every line that matches."""
+def matching_lines(regex: re.Pattern[str], text: str, number: int) -> Iterator[tuple[int, int, int, int]]:
+    """(line number, start of line, start of match, end of line) of every line that matches, counting from `number`."""
     at = last = 0
     size = len(text)
     while at < size:
@@ -86,7 +91,8 @@ def matching_lines(regex: re.Pattern[str], text: str) -> Iterator[tuple[int, int
         if found.end() > end:  # a class such as [\W] ran over the line's end: ask again for this line alone
             found = regex.search(text, start, end)
         if found is not None:
-            yield text.count("\n", last, start), start, found.start(), end
+            number += text.count("\n", last, start)
+            yield number, start, found.start(), end
             last = start
         at = end + 1
 
@@ -95,8 +101,22 @@ class Binary(Exception):
     """The file is not a text."""
 
 
+def grep(request: dict[str, Any]) -> dict[str, Any]:
+    """Searches files until enough lines are counted; the walk goes on for what it has to note."""
+    walk = Walk(request["root"], request["ignore"])
+    include = Include(request["include"], request["root"], request["base"])
+    search = Grep(request)
+    for path in [walk.root] if request["only"] else (entry.path for entry in walk.files()):
+        if search.room and include(path):
+            try:
+                search.file(path)
+            except OSError as error:
+                walk.notes.failed(path, error)
+    return {"total": request["count"] - search.room, "files": search.files, **summary(walk.notes)}
+
+
 class Grep:
-    """Searches files for one pattern and writes what it finds."""
+    """Searches files for one pattern and writes what it finds. `room` is how many lines it would still count."""
 
     def __init__(self, request: dict[str, Any]) -> None:
         pattern = parse(request["pattern"])
@@ -106,60 +126,39 @@ class Grep:
         self.regex = re.compile(pattern.python, re.MULTILINE)
         plain = not _META.search(request["pattern"])
         self.needle = request["pattern"].encode("utf-8", "surrogateescape") if plain else b""
-        self.request = request
-        self.include = Include(request["include"], request["root"], request.get("base", request["root"]))
-        self.shown = self.total = self.matched_files = 0
+        self.whole = request["only"]
+        self.room, self.shown, self.files = request["count"], request["most"], 0
 
-    def run(self) -> dict[str, Any]:
-        root = self.request["root"]
-        notes = Notes(kept=True)
-        if self.request.get("only"):
-            self.search(root, notes)
-        else:
-            walk = Walk(root, ignore=self.request["ignore"], notes=notes)
-            notes.kept = False
-            for entry in walk.files():
-                if not self.full and self.include(entry.path):
-                    self.search(entry.path, notes)
-        return {"total": self.total, "files": self.matched_files, "full": self.full, **summary(notes)}
-
-    @property
-    def full(self) -> bool:
-        return self.total >= int(self.request["count"])
-
-    def search(self, path: str, notes: Notes) -> None:
+    def file(self, path: str) -> None:
         """Searches one file, piece by piece. One with a NUL byte has no lines, unless it was named."""
-        total, number = self.total, 1
         lines: list[list[Any]] = []
+        count, number = 0, 1
         try:
-            for data in pieces(path, whole=bool(self.request.get("only"))):
-                if not self.full and (not self.needle or self.needle in data or data[:1] >= b"\xef"):
-                    self.take(path, text_of(data), number, lines)
+            for data in pieces(path, self.whole):
+                for line, before, after in islice(self.matches(data, number), self.room - count):
+                    count += 1
+                    if len(lines) < self.shown:
+                        lines.append([path, line, readable(excerpt(before, after))])
                 number += data.count(b"\n")
         except Binary:
-            self.total = total
             return
-        except OSError as error:
-            notes.failed(path, error)
-        for line in lines:
-            answer(line=line)
+        self.room -= count
+        self.shown -= len(lines)
+        self.files += count > 0
+        for found in lines:
+            answer(found=found)
         if lines:
             sys.stdout.flush()  # what was found counts even if the next file ends this process
-        self.shown += len(lines)
-        self.matched_files += self.total > total
 
-    def take(self, path: str, text: str, number: int, lines: list[list[Any]]) -> None:
+    def matches(self, data: bytes, number: int) -> Iterator[tuple[int, str, str]]:
+        """(line number, what stands before the match, what from there on) of the lines in `data`."""
+        if self.needle and self.needle not in data and data[:1] < b"\xef":
+            return
+        text = text_of(data)
         text = text.replace("\r\n", "\n") if "\r\n" in text else text
-        text = text[:-1] if text.endswith("\r") else text
-        for passed, start, where, end in matching_lines(self.regex, text):
-            number += passed
-            self.total += 1
-            if self.shown + len(lines) < self.request["most"]:
-                before = text[max(start, where - WIDTH - 1) : where]
-                after = text[where : min(end, where + WIDTH + 1)]
-                lines.append([path, number, readable(excerpt(before, after))])
-            if self.full:
-                return
+        text = text.removesuffix("\r")
+        for line, start, where, end in matching_lines(self.regex, text, number):
+            yield line, text[max(start, where - WIDTH - 1) : where], text[where : min(end, where + WIDTH + 1)]
 
 
 def readable(text: str) -> str:
@@ -169,29 +168,24 @@ def readable(text: str) -> str:
 
 def pieces(path: str, whole: bool) -> Iterator[bytes]:
     """The bytes of a file in pieces that end with a line. Raises Binary at a NUL byte, unless all is wanted."""
-    fd = os.open(path, _OPEN)
-    try:
-        rest = b""
-        first = True
-        while data := os.read(fd, _BUFFER if first else _PIECE):
-            short = first and len(data) < _BUFFER
-            if first and data.startswith((b"\xff\xfe", b"\xfe\xff")):
-                yield data + b"".join(iter(lambda: os.read(fd, _PIECE), b""))
-                return
-            first = False
+    with open(os.open(path, _OPEN), "rb", buffering=0) as file:
+        rest, data = b"", file.read(_BUFFER)
+        if data.startswith(WIDE_MARKS):
+            yield data + file.read()
+            return
+        while data:
             if not whole and b"\0" in data:
                 raise Binary
             data = rest + data
-            cut = len(data) if short else data.rfind(b"\n") + 1
-            rest = data[cut:]
-            if len(rest) > 16 * _PIECE:
-                cut, rest = len(data), b""
+            cut = data.rfind(b"\n") + 1
+            if len(data) - cut > 16 * _PIECE:
+                cut = len(data)
             if cut:
                 yield data[:cut]
+            rest = data[cut:]
+            data = file.read(_PIECE)
         if rest:
             yield rest
-    finally:
-        os.close(fd)
 
 
 class Include:
@@ -199,52 +193,50 @@ class Include:
 
     def __init__(self, globs: list[str], root: str, base: str) -> None:
         self.roots = [root.rstrip("/") + "/", base.rstrip("/") + "/"]
-        self.wanted = [re.compile(glob_regex(glob)) for glob in globs if not glob.startswith("!")]
-        self.unwanted = [re.compile(glob_regex(glob[1:])) for glob in globs if glob.startswith("!")]
+        self.globs = [(re.compile(glob_regex(glob.removeprefix("!"))), glob.startswith("!")) for glob in globs]
+        self.default = all(unwanted for _, unwanted in self.globs)
 
     def __call__(self, path: str) -> bool:
-        if not self.wanted and not self.unwanted:
+        if not self.globs:
             return True
         names = {path.rpartition("/")[2], *(path[len(root) :] for root in self.roots if path.startswith(root))}
-        if any(regex.fullmatch(name) for regex in self.unwanted for name in names):
-            return False
-        return not self.wanted or any(regex.fullmatch(name) for regex in self.wanted for name in names)
+        verdicts = [unwanted for regex, unwanted in self.globs if any(map(regex.fullmatch, names))]
+        return True not in verdicts and (self.default or bool(verdicts))
 
 
 def glob(request: dict[str, Any]) -> dict[str, Any]:
     """Files below the root whose relative path matches; where none does, directories; else files at any depth."""
     parts = request["pattern"].split("/")
-    totals, found, notes = _globbed(request, glob_regex(request["pattern"]), None if "**" in parts else len(parts))
+    regex = glob_regex(request["pattern"])
+    totals, found, notes = _globbed(request, regex, None if "**" in parts else len(parts))
     kind = "files" if totals["files"] and not request["folders"] else "folders"
-    if not any(totals.values()) and len(parts) == 1 and not request["folders"]:
-        kind = "files"
-        totals, found, notes = _globbed(request, "(?:[^/]+/)*" + glob_regex(parts[0]), None)
-        totals["below"] = totals["files"]
-    for _, path in found[kind]:
-        answer(file=path)
-    return {"total": totals[kind], "kind": "below" if totals.get("below") else kind, **summary(notes)}
+    if not totals and len(parts) == 1 and not request["folders"]:
+        totals, found, notes = _globbed(request, f"(?:[^/]+/)*{regex}", None)
+        kind = "below" if totals["files"] else "files"
+        found["below"], totals["below"] = found["files"], totals["files"]
+    for _, path in heapq.nsmallest(request["most"], found[kind]):
+        answer(found=path)
+    return {"total": totals[kind], "kind": kind, **summary(notes)}
 
 
 def _globbed(
     request: dict[str, Any], glob: str, depth: int | None
-) -> tuple[dict[str, int], dict[str, list[tuple[float, str]]], Notes]:
+) -> tuple[Counter[str], dict[str, list[tuple[float, str]]], Notes]:
+    """How many files and folders match, (age, path) of the newest of each, and the notes of the walk."""
     regex = re.compile(glob, re.DOTALL)
-    root, most = request["root"], request["most"]
-    walk = Walk(root, request["ignore"], request["hidden"], links=True, depth=depth, folders=True)
+    most = request["most"]
+    walk = Walk(request["root"], request["ignore"], request["hidden"], links=True, depth=depth, folders=True)
     found: dict[str, list[tuple[float, str]]] = {"files": [], "folders": []}
-    totals = {"files": 0, "folders": 0}
-    skip = len(root.rstrip("/")) + 1
+    totals: Counter[str] = Counter()
+    skip = len(walk.root.rstrip("/")) + 1
     for entry in walk.files():
-        if not regex.fullmatch(entry.path, skip):
-            continue
-        kind = "folders" if entry.is_dir(follow_symlinks=False) else "files"
-        totals[kind] += 1
-        newest = found[kind]
-        newest.append((-_age(entry), entry.path))
-        if len(newest) > 4 * most:
-            newest.sort()
-            del newest[most:]
-    return totals, {kind: sorted(entries)[:most] for kind, entries in found.items()}, walk.notes
+        if regex.fullmatch(entry.path, skip):
+            kind = "folders" if entry.is_dir(follow_symlinks=False) else "files"
+            totals[kind] += 1
+            found[kind].append((-_age(entry), entry.path))
+            if len(found[kind]) > 4 * most:
+                found[kind] = heapq.nsmallest(most, found[kind])
+    return totals, found, walk.notes
 
 
 def _age(entry: os.DirEntry[str]) -> float:
@@ -255,17 +247,15 @@ def _age(entry: os.DirEntry[str]) -> float:
 
 
 def survey(request: dict[str, Any]) -> dict[str, Any]:
-    """What a search below the root leaves out, without searching; ends early once there is enough to say."""
-    walk = Walk(request["root"])
-    told = 0
+    """What a search below the root leaves out, without searching; ends once there is enough to say, or early."""
+    walk = Walk(request["root"], request["ignore"], folders=True)
+    notes, until = walk.notes, time.monotonic() + _SURVEY
     for _ in walk.files(breadth_first=True):
-        if len(walk.notes.ignored) > NOTED:
+        late = time.monotonic() > until
+        notes.kept = notes.kept or late  # nobody knows, and it is likely
+        if late or (notes.kept and len(notes.ignored) > NOTED):
             break
-        for path in walk.notes.ignored[told:]:
-            answer(left=path)
-            sys.stdout.flush()
-        told = len(walk.notes.ignored)
-    return summary(walk.notes)
+    return summary(notes)
 
 
 def summary(notes: Notes) -> dict[str, Any]:
@@ -280,11 +270,10 @@ def answer(**value: Any) -> None:
 def main() -> None:
     """Reads the request, answers, and ends without a traceback whatever happens."""
     request = json.loads(sys.stdin.readline())
-    if request.get("seconds"):
-        faulthandler.dump_traceback_later(request["seconds"], exit=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    work = {"grep": lambda: Grep(request).run(), "glob": lambda: glob(request), "survey": lambda: survey(request)}
+    faulthandler.dump_traceback_later(request["seconds"], exit=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    work = {"grep": grep, "glob": glob, "survey": survey}[request["do"]]
     try:
-        answer(end=work[request["do"]]())
+        answer(end=work(request))
     except (ValueError, re.error, RecursionError, OverflowError) as error:
         answer(bad=str(error))
     with contextlib.suppress(BrokenPipeError):
