@@ -88,8 +88,9 @@ QUIRKS = (
         "no images",
         "text without images",
         (
-            r"image_url|images? (?:is|are) not supported|not support(?:ed)? .{0,20}(?:image|vision|multimodal)"
-            r"|no endpoints found that support image|image input"
+            r"image_url.{0,30}(?:only supported|not supported|unsupported)|(?:unknown|expected|invalid).{0,20}image_url"
+            r"|(?:images?|vision|multimodal).{0,20}(?:is|are) not (?:supported|enabled)"
+            r"|not support(?:ed)? .{0,20}(?:image|vision|multimodal)|no endpoints found that support image|image input"
         ),
         shapes.no_images,
     ),

@@ -26,8 +26,8 @@ MAX_TOGETHER = 8
 KEPT_OUTPUT = 4000  # characters of live output kept for a call that is interrupted
 
 CUT = (
-    "Not run: your reply was cut at the output limit, so this call may be incomplete. Send it again, smaller: "
-    "write long files in several calls."
+    "Not run: your reply was cut off before its end (usually at the output limit), so this call may be incomplete. "
+    "Send it again, smaller: write long files in several calls."
 )
 NOT_STARTED = "Not run: the user interrupted before it started."
 INTERRUPTED = "[interrupted by the user after {seconds:.1f} s]"

@@ -25,6 +25,7 @@ class Refusal:
     messages: list[str] = field(default_factory=list)
     codes: list[str] = field(default_factory=list)
     fields: list[str] = field(default_factory=list)
+    html: bool = False  # a page for people, where there should have been an answer
 
     @property
     def said(self) -> str:
@@ -40,9 +41,11 @@ class Refusal:
         return "\n".join([*self.messages, *self.codes, *self.fields]).lower()
 
 
-_WAIT_WORDS = r"(?:try again|retrydelay|retry|reset after)\W*(?:in )?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)(ms|s)\b)?"
+_SPAN = r"(\d+(?:\.\d+)?)\s*(ms|s|sec\w*|m|min\w*|h|hours?)(?![a-z])"
+_WAIT_WORDS = rf"(?:try again|retrydelay|retry|reset|wait)\W*(?:in |after |for )?\W*((?:{_SPAN}[\s,]*(?:and )?)+)"
+_UNITS = {"ms": 0.001, "mi": 60.0, "m": 60.0, "s": 1.0, "se": 1.0, "h": 3600.0, "ho": 3600.0}
 _MESSAGE_KEYS = ("message", "error_message", "msg", "detail", "error", "raw", "metadata", "details", "errors", "reason")
-_CODE_KEYS = ("code", "type", "status", "error_type", "reason", "quotaId", "quota_limit", "retryDelay", "object")
+_CODE_KEYS = ("code", "type", "status", "error_type", "reason", "quotaId", "quota_limit", "retryDelay")
 
 
 def gather(body: Any, into: Refusal | None = None, depth: int = 0) -> Refusal:
@@ -70,6 +73,7 @@ def _gather_text(text: str, found: Refusal, depth: int) -> None:
         except (ValueError, RecursionError):
             pass
     if text.lstrip()[:200].lower().startswith(("<!doctype", "<html")):
+        found.html = True
         title = re.search(r"<title>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
         text = title[1] if title else "an HTML page instead of an answer"
     if text.strip():
@@ -105,26 +109,21 @@ def is_error(chunk: dict[str, Any]) -> bool:
         return True
     choices = chunk.get("choices")
     if isinstance(choices, list) and choices:
-        first = choices[0]
-        return isinstance(first, dict) and (first.get("finish_reason") == "error" or bool(first.get("error")))
+        return isinstance(choices[0], dict) and bool(choices[0].get("error"))
     return "choices" not in chunk and not chunk.get("usage") and bool(chunk.get("message") or chunk.get("detail"))
 
 
 def retry_after(headers: Mapping[str, str], words: str = "") -> float | None:
     """The wait in seconds that an answer asks for: header in seconds, milliseconds or as a date (RFC 9110, 10.2.3),
-    Google's RetryInfo, or "try again in 1m2.5s". None if it asks for none or in a form that makes no sense."""
+    Google's RetryInfo, or "try again in 1h2m3.5s". None if it asks for none or in a form that makes no sense."""
     folded = {name.lower(): value.strip() for name, value in headers.items()}
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = folded.get(name, "")
         if re.fullmatch(r"\d{1,12}(\.\d+)?", value):
             return float(value) * unit
-    if date := folded.get("retry-after"):
-        try:
-            return max(0.0, parsedate_to_datetime(date).timestamp() - time.time())
-        except (ValueError, TypeError, OverflowError):
-            return None
-    found = next((match for match in re.finditer(_WAIT_WORDS, words) if match[1] or match[2]), None)
-    if not found:
-        return None
-    seconds = float(found[2] or 0) * (0.001 if found[3] == "ms" else 1.0)
-    return int(found[1] or 0) * 60 + seconds
+    try:
+        return max(0.0, parsedate_to_datetime(folded.get("retry-after", "")).timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError):
+        pass
+    told = re.search(_WAIT_WORDS, words)
+    return sum(float(number) * _UNITS[unit[:2]] for number, unit in re.findall(_SPAN, told[1])) if told else None

@@ -19,9 +19,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import dialects, models
+from . import dialects, models, shapes
 from .errorbody import gather
-from .errors import ContextOverflow, ProviderError, RequestRefused, ServerFailed
+from .errors import ContextOverflow, ProviderError, RequestRefused, RequestTooLarge, ServerFailed
 from .events import Usage
 from .jobs import CancelToken
 from .messages import Message, Reply
@@ -77,6 +77,7 @@ class LLM:
         self._preset_quirks = preset.quirks if preset else frozenset()
         self._lock = threading.Lock()
         self._idle: list[Wire] = []
+        self._refused_images: frozenset[str] = frozenset()
         self._closed = False
         # A server on this machine may have been started anew with another window: it is asked in every process.
         self._looked_up = not (self._lessons.stale or is_local(base_url))
@@ -184,6 +185,10 @@ class LLM:
         on_reasoning: OnText | None,
     ) -> Reply:
         """One attempt."""
+        left_out = self._refused_images | request.suspects
+        if left_out:
+            messages = [shapes.images_replaced(item, shapes.REFUSED_IMAGE, left_out) for item in body["messages"]]
+            body = {**body, "messages": messages}
         shaped = dialects.shaped(body, self._quirks(request))
         content = json.dumps(shaped, ensure_ascii=False).encode("utf-8", "replace")
         names = [tool["function"]["name"] for tool in request.tools]
@@ -229,11 +234,15 @@ class LLM:
         """Changes the request so that this refusal will not come again; what was done, "" if nothing can be."""
         if isinstance(error, ContextOverflow):
             return self._smaller_reply(error, request)
-        if not isinstance(error, (RequestRefused, ServerFailed)) or len(request.learnt) > 8:
+        if not isinstance(error, (RequestRefused, RequestTooLarge, ServerFailed)) or len(request.learnt) > 8:
             return ""
+        return self._reshaped(error, body, request) or self._without_images(error, request)
+
+    def _reshaped(self, error: ProviderError, body: dict[str, Any], request: _Request) -> str:
+        """Shapes the request as the refusal wants it."""
         words = gather(error.said).words
         cap = output_cap(words)
-        if cap and request.max_tokens and cap < request.max_tokens:
+        if cap and cap < (request.max_tokens or dialects.DEFAULT_LIMIT):
             request.max_tokens = cap
             self._learn(output_limit=cap)
             return f"the model writes at most {cap:,} tokens; asking for no more"
@@ -243,6 +252,15 @@ class LLM:
             return ""
         request.learnt.append(name)
         return dialects.described(name)
+
+    def _without_images(self, error: ProviderError, request: _Request) -> str:
+        """Leaves out images that may be the reason: many words say so, and one bad image would end every turn."""
+        explained = isinstance(error, RequestRefused) and error.hint
+        images = frozenset().union(*map(shapes.images_of, request.messages)) - self._refused_images
+        if isinstance(error, ServerFailed) or explained or request.suspects or not images:
+            return ""
+        request.suspects = images
+        return f"{error.said.removesuffix('.')}; sending it without its images"
 
     def _smaller_reply(self, error: ContextOverflow, request: _Request) -> str:
         """Learns the window, and asks for less where prompt and reply together were too much."""
@@ -258,7 +276,8 @@ class LLM:
         return f"prompt and reply do not fit together; asking for {room:,} tokens"
 
     def _keep(self, request: _Request) -> None:
-        """Keeps the lessons of a request that went through."""
+        """Keeps the lessons of a request that went through; which images are bad only for this process."""
+        self._refused_images |= request.suspects
         if request.learnt:
             quirks = self._lessons.quirks
             for name in request.learnt:
@@ -301,3 +320,4 @@ class _Request:
     ) -> None:
         self.messages, self.tools, self.max_tokens, self.tool_choice = messages, tools, max_tokens, tool_choice
         self.learnt: list[str] = []
+        self.suspects: frozenset[str] = frozenset()  # URLs of images that are left out to see if it goes without

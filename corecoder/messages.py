@@ -47,9 +47,9 @@ class Reply:
     """One whole reply of the model.
 
     `message` is what goes into the log: content, tool_calls with raw arguments, and whatever else this provider
-    wants to see again (reasoning_content, signatures). `finish_reason` is the provider's word or None. `usage` is
-    None where the provider reported none. `cut` is true when the output limit ended the reply, in which case no
-    call of it may run.
+    wants to see again (reasoning_content, signatures). `finish_reason` is the provider's word or None, every word for
+    a filter being "content_filter". `usage` is None where the provider reported none. `cut` is true when the reply
+    ended before its time, at the output limit or at a filter within calls; no call of it may run then.
     """
 
     message: Message

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from .errorbody import is_error
+from .errorbody import gather, is_error
 from .errors import ContextOverflow, EmptyReply, ProviderError, StreamBroken
 from .messages import Reply, text_of
 from .refusals import classify
@@ -42,9 +42,14 @@ def _take(payload: dict[str, Any] | str, builder: ReplyBuilder, silence: Silence
         builder.done, builder.untouched = True, False
         silence.ended()
     elif isinstance(payload, str):
-        raise StreamBroken(f"the reply cannot be read: {payload[:120]!r}")
+        raise (
+            classify(None, payload)
+            if gather(payload).html
+            else StreamBroken(f"the reply cannot be read: {payload[:120]!r}")
+        )
     elif is_error(payload):
-        raise classify(None, payload)
+        if not builder.whole:
+            raise classify(None, payload)
     elif builder.add(payload):
         silence.progressed()
         if builder.finish_reason is not None:
@@ -57,6 +62,8 @@ def judged(builder: ReplyBuilder) -> Reply:
     if builder.untouched:  # llama-cpp-python ends the body like this when the prompt is longer than its window
         hint = "If it does so with long prompts only, set CORECODER_MAX_CONTEXT to the server's context window."
         raise StreamBroken("the server answered with an empty body", hint=hint)
+    if builder.failure:
+        raise StreamBroken(f"the provider broke the reply off ({builder.failure})")
     if not builder.whole:
         raise StreamBroken("the connection closed in the middle of the reply")
     reply = builder.reply()

@@ -27,40 +27,46 @@ from .errors import (
 
 SMALLEST_WINDOW = 512  # a limit below this in an overflow message is a mistake of the server (vLLM once said 3)
 
-# Window overflow, by who says so. Group "window" is the size that the text names, where it names one.
-_N = r"(?P<window>\d[\d,]*)"
+# Window overflow, by who says so. Group "window" is the size that the text names, where it names one; the first of two
+# numbers that are added up is none.
+_N = r"(?P<window>\d[\d,]*)(?![\d,]| \+)"
 OVERFLOWS = (
-    rf"maximum context length (?:is|of) {_N}",  # OpenAI, DeepSeek, vLLM, OpenRouter, LiteLLM
+    # OpenAI, Anthropic, LiteLLM, OpenRouter, llama.cpp, llama-cpp-python, Ollama
+    r"exceed(?:s|ed|ing)? (?:the |its )?(?:model(?:'s)? |max(?:imum)? |allowed |available )*"
+    rf"(?:context|input|prompt) (?:length|window|size|limit)(?: of)?:?(?: \(?{_N})?",
+    rf"maximum (?:context|prompt) length (?:is|of) {_N}",  # OpenAI, DeepSeek, vLLM, OpenRouter, xAI
     rf"context length \({_N} tokens\)",  # Together
-    rf"exceeds (?:the )?model's maximum context length \({_N}\)",  # LiteLLM
-    r"exceeds? the context window|context window exceeds|exceeded context limit",  # OpenAI, MiniMax, Anthropic
+    rf"input tokens exceed the configured limit of {_N}",  # OpenAI
+    rf"exceeded model token limit: {_N}",  # Kimi
+    r"context window exceeds",  # MiniMax
+    rf"context limit: [\d,]+ \+ [\d,]+ > {_N}",  # Anthropic
     rf"prompt token count of [\d,]+ exceeds the limit of {_N}",  # Copilot
     rf"prompt is too long(?:: [\d,]+ tokens > {_N})?|prompt too long",  # Anthropic, Ollama
     r"input is too long for requested model",  # Bedrock
-    rf"input token count \([\d,]+\) exceeds the maximum number of tokens allowed \({_N}\)",  # Gemini
-    rf"maximum prompt length is {_N}",  # xAI
+    rf"input token count (?:\([\d,]+\) )?exceeds the maximum number of tokens allowed \(?{_N}",  # Gemini
     r"reduce the length of the (?:messages|prompt|input)",  # Groq
     rf"too large for model with {_N} maximum context length",  # Mistral
-    rf"exceeds the maximum allowed input length of {_N} tokens",  # OpenRouter
     rf"range of input length should be \[\d+, {_N}\]",  # Qwen
-    rf"exceeded model token limit: {_N}",  # Kimi
-    rf"exceeds the available context size(?: \({_N} tokens\))?",  # llama.cpp
-    rf"exceed context window of {_N}",  # llama-cpp-python
+    r"prompt exceeds max length",  # GLM
     rf"loaded with context length of only {_N}|greater than the context length",  # LM Studio
-    r"exceeded max context length by [\d,]+ tokens",  # Ollama
+    rf"(?:max_new_tokens.? must be <=|inputs.? must have less than) {_N}",  # TGI
     r"max_tokens must be at least 1, got -\d+",  # vLLM: the prompt leaves less than nothing
     r"context_length_exceeded|exceed_context_size|model_max_prompt_tokens_exceeded|contextwindowexceeded",
 )
-# Prompt and completion apart: the prompt would fit with a smaller completion (OpenAI, DeepSeek; vLLM).
+# Prompt and completion apart: the prompt would fit with a smaller completion (OpenAI, DeepSeek; vLLM;
+# Anthropic; TGI).
 _FIGURES = (
     r"\((?P<prompt>[\d,]+) in the messages, (?P<output>[\d,]+) in the completion\)",
     r"requested (?P<output>[\d,]+) output tokens and your prompt contains at least (?P<prompt>[\d,]+) input tokens",
+    r"context limit: (?P<prompt>[\d,]+) \+ (?P<output>[\d,]+) >",
+    r"given: (?P<prompt>[\d,]+) .?inputs.? tokens and (?P<output>[\d,]+) .?max_new_tokens",
 )
-# max_tokens above what the model can write (Anthropic; Groq; OpenAI).
+# max_tokens above what the model can write (Anthropic; OpenAI; DeepSeek, Qwen; Groq and others).
 _OUTPUT_CAPS = (
     r"max_(?:completion_)?tokens: [\d,]+ > (?P<cap>[\d,]+)",
-    r"max_(?:completion_)?tokens`? must be less than or equal to `?(?P<cap>[\d,]+)",
     r"max_(?:completion_)?tokens is too large: [\d,]+\. this model supports at most (?P<cap>[\d,]+)",
+    r"range of max_(?:completion_)?tokens (?:is|should be) \[\d+, ?(?P<cap>[\d,]+)",
+    r"max_(?:completion_)?tokens.{0,60}(?:less than or equal to|expected a value <=|must be <=) `?(?P<cap>[\d,]+)",
 )
 _PER_MINUTE_TOO_BIG = r"request too large.*tokens per min|tokens per min.*requested [\d,]+, please reduce"  # Groq
 _BYTES = (
@@ -68,8 +74,11 @@ _BYTES = (
     r"|total message size [\d,]+ exceeds limit"
 )
 _QUOTA = (
-    r"insufficient_quota|exceeded_current_quota|exceeded your current quota|insufficient balance"
-    r"|credit balance is too low|requires more credits|billing_hard_limit|quota exceeded|out of credits"
+    r"insufficient_quota|exceeded_current_quota|exceeded your current quota|quota exceeded|requires more credits"
+    r"|insufficient (?:account )?(?:balance|credits|funds)|credit balance is too low|out of credits|any credits yet"
+    r"|used all available credits|spending limit|billing_hard_limit|billing_not_active|arrearage"
+    r"|specified api usage limits|free-models-per-day|free ?tier.{0,40}(?:exhausted|only)"
+    r"|余额不足|欠费"  # GLM and others: balance too low, in arrears
 )
 _SHORT_QUOTA = r"per ?minute|retrydelay|quota will reset after"  # Gemini: a rate in the words of a quota
 _DAILY_QUOTA = r"per ?day"
@@ -80,9 +89,23 @@ _RATE = (
 _AUTH = r"invalid.{0,12}api.?key|incorrect api key|authentication_error|unauthorized|no auth credentials"
 _OVERLOADED = (
     r"overloaded|unavailable|internal.{0,8}error|timed? ?out|try again|upstream|bad gateway|limit reached"
-    r"|server.?error|connection (?:error|reset)|at capacity"
+    r"|server.?error|connection (?:error|reset)|at capacity|^provider returned error$|^internal$"
 )
-_NO_MODEL = r"model.{0,80}(?:not found|not exist|does not exist|unknown)|model_not_found|no such model"
+# What a person can do about a refusal: wording, what it is about, what to do. The base URL is asked about last.
+_EXPLAINED = (
+    (
+        r"model.{0,80}(?:not found|not exist|does not exist|unknown)|model_not_found|no such model",
+        "model",
+        "Check the model's name (--model).",
+    ),
+    (
+        r"support tool use|not support (?:tools|tool (?:use|call)|function call)",  # OpenRouter, Ollama
+        "tools",
+        "CoreCoder needs a model that calls tools; choose one with --model.",
+    ),
+)
+# A field that is taken, with another value (OpenAI, DeepSeek, vLLM).
+_VALUE_REFUSED = r"expected a value|(?:less|greater) than or equal to|must be (?:between|in|<=|>=|at )|range"
 _FIELD_REFUSED = (
     r"unsupported|not support|extra_forbidden|extra inputs|unknown|unrecognized|unexpected|not permitted|not allowed"
     r"|invalid|only the default|only supports single|expected"
@@ -99,6 +122,8 @@ _KNOWN_FIELDS = (
     "store",
     "stream",
 )
+
+_SETTINGS = {"max_tokens": "CORECODER_MAX_TOKENS", "temperature": "CORECODER_TEMPERATURE"}
 
 # What a reader is given: status (or the code inside), all words in lower case, the text for a person, the collection,
 # and the wait that was asked for.
@@ -173,21 +198,23 @@ def _overflows(status: int | None, words: str, said: str, found: Refusal, _wait:
 def _access(status: int | None, words: str, said: str, _found: Refusal, _wait: float | None) -> ProviderError | None:
     if status in (401, 403, 407) or (status in (400, None) and re.search(_AUTH, words)):
         return AuthFailed(said, hint="Check the key, and that it belongs to this base URL.")
-    if status == 404:
-        if re.search(_NO_MODEL, words):
-            return RequestRefused(said, param="model", hint="Check the model's name (--model).")
-        return RequestRefused(said, param="url", hint="Check the base URL; most end in /v1.")
     return None
 
 
 def _refused(status: int | None, words: str, said: str, found: Refusal, _wait: float | None) -> ProviderError | None:
     if status is not None and (status >= 500 or status in (408, 409, 425)):
         return None
-    if status is None and re.search(_OVERLOADED, words):
+    if status is None and re.search(_OVERLOADED, words, re.MULTILINE):
         return None
-    if re.search(_NO_MODEL, words):
-        return RequestRefused(said, param="model", hint="Check the model's name (--model).")
-    return RequestRefused(said, param=refused_field(found))
+    for wording, about, hint in _EXPLAINED:
+        if re.search(wording, words):
+            return RequestRefused(said, param=about, hint=hint)
+    if status == 404 or found.html:
+        return RequestRefused(said, param="url", hint="Check the base URL; most end in /v1.")
+    param = refused_field(found)
+    if param in _SETTINGS and re.search(_VALUE_REFUSED, words):
+        return RequestRefused(said, hint=f"Set {_SETTINGS[param]} to a value that the model takes.")
+    return RequestRefused(said, param=param)
 
 
 def _fallback(status: int | None, words: str, said: str, wait: float | None, outer: int | None) -> ProviderError:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from .messages import CONTINUED, Message, calls_of, text_of
 
 NO_IMAGE = "[an image was here; this model does not take images]"
 BRIDGE = "(understood)"
+REFUSED_IMAGE = "[an image was here; the provider refused it]"
 # Google, "Thought signatures": the value to give for calls that another model made.
 FOREIGN_SIGNATURE = "skip_thought_signature_validator"
 
@@ -69,11 +70,27 @@ def text_content(message: Message) -> Message:
 
 
 def no_images(message: Message) -> Message:
+    return images_replaced(message, NO_IMAGE, images_of(message))
+
+
+def images_of(message: Message) -> set[str]:
+    """The URLs of the images in a message."""
     content = message.get("content")
-    if not isinstance(content, list) or all(part.get("type") == "text" for part in content):
+    parts = content if isinstance(content, list) else []
+    return {_url(part) for part in parts if part.get("type") != "text"}
+
+
+def images_replaced(message: Message, by: str, urls: Collection[str]) -> Message:
+    """Has the text `by` in place of the images with these URLs."""
+    if not images_of(message).intersection(urls):
         return message
-    shown = {"type": "text", "text": NO_IMAGE}
-    return _changed(message, content=[part if part.get("type") == "text" else shown for part in content])
+    shown = {"type": "text", "text": by}
+    parts = [shown if part.get("type") != "text" and _url(part) in urls else part for part in message["content"]]
+    return _changed(message, content=parts)
+
+
+def _url(part: dict[str, Any]) -> str:
+    return str((part.get("image_url") or {}).get("url"))
 
 
 def nine_ids(message: Message) -> Message:

@@ -104,6 +104,8 @@ class ReplyBuilder:
         self._details: list[dict[str, Any]] = []
         self._calls = CallCollector(names)
         self._usage: dict[str, Any] = {}
+        self._choice: Any = None  # the index of the choice that is read; no second one was asked for
+        self._carried = False  # a message that follows deltas repeats them
         self.finish_reason: str | None = None
         self.done = False
         self.untouched = True  # neither a chunk nor [DONE] has come
@@ -111,7 +113,13 @@ class ReplyBuilder:
     @property
     def whole(self) -> bool:
         """Whether everything that was to come has come."""
-        return self.done or self.finish_reason is not None
+        return not self.failure and (self.done or self.finish_reason is not None)
+
+    @property
+    def failure(self) -> str:
+        """The finish reason if it says that the provider gave up, else ""."""
+        reason = (self.finish_reason or "").lower()
+        return reason if reason in FAILURE_REASONS else ""
 
     def add(self, chunk: dict[str, Any]) -> bool:
         """Takes one chunk; whether it carried anything of the reply."""
@@ -120,13 +128,17 @@ class ReplyBuilder:
         if isinstance(usage, dict):
             self._add_usage(usage)
         choices = chunk.get("choices")
-        choice = choices[0] if isinstance(choices, list) and choices else None
-        if not isinstance(choice, dict):
+        choices = [item for item in choices if isinstance(item, dict)] if isinstance(choices, list) else []
+        if self._choice is None and choices:
+            self._choice = choices[0].get("index", 0)
+        choice = next((item for item in choices if item.get("index", 0) == self._choice), None)
+        if choice is None:
             return False
         if isinstance(choice.get("usage"), dict):
             self._add_usage(choice["usage"])
-        delta = choice.get("delta") or choice.get("message")
+        delta = choice.get("delta") or (None if self._carried else _numbered(choice.get("message")))
         carried = self._add_delta(delta) if isinstance(delta, dict) else False
+        self._carried |= carried
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
             self.finish_reason = reason
@@ -143,14 +155,16 @@ class ReplyBuilder:
         if self._details:
             message["reasoning_details"] = self._details
         calls = self._calls.finished()
+        reason = (self.finish_reason or "").lower()
+        filtered = reason in FILTER_REASONS
         if calls:
             message["tool_calls"] = calls
         return Reply(
             message,
             reasoning=mended(str(self._thoughts)),
-            finish_reason=self.finish_reason,
+            finish_reason="content_filter" if filtered else self.finish_reason,
             usage=usage_of(self._usage),
-            cut=self._calls.open or (self.finish_reason or "").lower() in CUT_REASONS,
+            cut=self._calls.open or reason in CUT_REASONS or (filtered and bool(calls)),
             tool_calls=tuple(
                 ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls
             ),
@@ -181,10 +195,9 @@ class ReplyBuilder:
         if not calls and delta.get("function_call"):
             calls = {"function": delta["function_call"]}
         if calls:
-            carried = True
             for call in [calls] if isinstance(calls, dict) else calls if isinstance(calls, list) else []:
                 if isinstance(call, dict):
-                    self._calls.add(call)
+                    carried |= self._calls.add(call)
         return carried
 
     # -- text and reasoning
@@ -214,6 +227,7 @@ class ReplyBuilder:
         for item in items:
             last = self._details[-1] if self._details else {}
             same = last and all(last.get(key) == item.get(key) for key in ("type", "index"))
+            same = same and item.get("id") in (None, last.get("id"))
             if not same:
                 self._details.append(dict(item))
                 continue
@@ -242,10 +256,30 @@ class ReplyBuilder:
             self._on_reasoning(mended(text))
 
 
+# The provider gave up: its fault in general, DeepSeek, GLM, vLLM, Gemini.
+FAILURE_REASONS = (
+    "error",
+    "insufficient_system_resource",
+    "network_error",
+    "abort",
+    "cancelled",
+    "malformed_function_call",
+)
+# A filter ended the reply: OpenAI, GLM, Gemini.
+FILTER_REASONS = ("content_filter", "sensitive", "safety", "recitation", "prohibited_content", "blocklist")
 # What else providers call the output limit (Anthropic, Mistral, Gemini, GLM).
 CUT_REASONS = ("length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded")
 # DeepSeek, Kimi, Qwen, GLM and llama.cpp; OpenRouter, vLLM and Groq; Copilot; Ollama.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+
+
+def _numbered(message: Any) -> Any:
+    """A whole message, whose calls are told apart by their places in the list."""
+    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    if not isinstance(calls, list):
+        return message
+    numbered = [{"index": at, **call} if isinstance(call, dict) else call for at, call in enumerate(calls)]
+    return {**message, "tool_calls": numbered}
 
 
 def usage_of(usage: dict[str, Any]) -> Usage | None:

@@ -8,7 +8,7 @@ Six rules explain all of them; their numbers stand beside the code:
     object and it brings a name or another object. Inside an unfinished object nothing starts a call.
  3. A name grows only while the whole is still the start of a known tool; an equal one is a repetition.
  4. Arguments are text. An object stands for its JSON, an empty object before another is a placeholder, an exact
-    repetition under the same id is dropped, JSON within a JSON string is taken out of it.
+    repetition of the same call is dropped, JSON within a JSON string is taken out of it.
  5. Everything else that a call carries is kept, for its provider wants it back.
  6. Ids are made unique at the end.
 
@@ -64,6 +64,15 @@ class CallParts:
     def text(self) -> str:
         return str(self._parts)
 
+    @property
+    def blank(self) -> bool:
+        """Whether the arguments may be a placeholder."""
+        return self.state == "whole" and self.text.strip() == "{}"
+
+    def goes_by(self, identity: str) -> bool:
+        """Whether a delta with this id is surely of this call."""
+        return bool(self.id) and identity in ("", self.id)
+
     def take(self, text: str) -> str:
         """Collects `text` up to the end of the object; returns what may be the start of another one."""
         if self.state == "empty":
@@ -118,7 +127,8 @@ class CallCollector:
         """Whether the arguments of a call broke off inside their object."""
         return any(call.state == "open" for call in self.calls)
 
-    def add(self, delta: dict[str, Any]) -> None:
+    def add(self, delta: dict[str, Any]) -> bool:
+        """Takes one delta; whether it brought anything new."""
         function = delta.get("function")
         function = function if isinstance(function, dict) else delta
         named = function.get("name")
@@ -126,18 +136,20 @@ class CallCollector:
         arguments = _argument_text(function.get("arguments"))
         identity = str(delta["id"]) if isinstance(delta.get("id"), (str, int)) else ""
         index = _index(delta.get("index"))
-        call = self._pointed_at(index, identity, name)
-        if call and call.state == "whole" and identity == call.id != "" and arguments == call.text:
+        call = self._pointed_at(index, identity, name, arguments)
+        if call and call.state == "whole" and call.goes_by(identity) and arguments == call.text:
             arguments = ""
-        if call is None or self._begins(call, identity, name, arguments):
-            if not (identity or name or arguments):
-                return
+        starts = call is None or self._begins(call, identity, name, arguments)
+        if starts and not (identity or name or arguments):
+            return False
+        brought = starts or bool(arguments)
+        if call is None or starts:
             call = CallParts(index, identity, name or (call.name if call else ""))
             self.calls.append(call)
         else:
             call.id = call.id or identity
             call.name = self._grown(call.name, name) or call.name
-            if call.state == "whole" and call.text.strip() == "{}" and arguments.strip() and not name:
+            if call.blank and arguments.strip():
                 call.restart()
         _merge(call.extra, delta, without=("index", "id", "type", "function", "name", "arguments"))
         if function is not delta:
@@ -145,8 +157,9 @@ class CallCollector:
         while arguments := call.take(arguments):
             call = CallParts(index, "", call.name)
             self.calls.append(call)
+        return brought
 
-    def _pointed_at(self, index: int | None, identity: str, name: str) -> CallParts | None:
+    def _pointed_at(self, index: int | None, identity: str, name: str, arguments: str) -> CallParts | None:
         """The call that a delta speaks of. (Rule 1)"""
         last = self.calls[-1] if self.calls else None
         if index is not None:
@@ -155,23 +168,25 @@ class CallCollector:
             found = next((call for call in reversed(self.calls) if call.id == identity), None)
         else:
             return last
-        if found is None and last is not None and not name and last.state in ("open", "empty"):
-            return last  # what neither names a call nor can be one goes on with the last
+        if found is None and last is not None and last.state in ("open", "empty"):
+            inside = index is None and last.state == "open" and arguments and not arguments.lstrip().startswith("{")
+            if not name or inside:
+                return last  # what neither names a call nor can be one goes on with the last
         return found
 
     def _begins(self, call: CallParts, identity: str, name: str, arguments: str) -> bool:
         """Whether a delta that points at `call` starts another one all the same. (Rule 2)"""
-        if identity and call.id and identity != call.id and name:
-            return True
         if call.state == "open":
             return False
+        if identity and call.id and identity != call.id and name:
+            return True
         if call.state == "empty":
             return bool(name and call.name) and self._grown(call.name, name) is None
         if name and name != call.name:
             return call.name in self._names or not any(known.startswith(call.name + name) for known in self._names)
-        if name and call.state == "whole" and arguments.strip():
-            return True
-        return arguments.lstrip().startswith("{") and call.state == "whole" and call.text.strip() != "{}"
+        if call.blank and (not name or call.goes_by(identity)):
+            return False
+        return call.state == "whole" and (bool(name and arguments.strip()) or arguments.lstrip().startswith("{"))
 
     def _grown(self, old: str, new: str) -> str | None:
         """The name that `old` becomes with `new`, None if they are two names. (Rule 3)"""

@@ -402,7 +402,7 @@ def test_a_stream_that_always_breaks_is_reported_after_a_bound(make: Make) -> No
 
 
 def test_a_reply_that_is_whole_survives_what_follows_it(make: Make) -> None:
-    for end in (EOF, HANGUP, "data: {torn"):
+    for end in (EOF, HANGUP, "data: {torn", {"error": {"message": "late", "code": 500}}):
         with StrictServer(sse(D("hi"), F("stop"), end)) as server:
             assert make(server).chat(HI).content == "hi"
 
@@ -572,6 +572,10 @@ OVERFLOW = "This model's maximum context length is 8192 tokens. However, you req
         ([{"choices": [], "error": {"message": "Worker limit reached", "code": 502}}, DONE], ServerFailed, "Worker", 3),
         ([{**F("error"), "error": {"message": "Overloaded", "code": 529}}], ServerFailed, "Overloaded", 3),
         ([{"error": "boom"}], RequestRefused, "boom", 1),
+        ([T(fn("bash", '{"x":1}', id="a")), F("error")], StreamBroken, "error", 5),
+        ([T(fn("bash", '{"x":1}', id="a")), F("insufficient_system_resource"), DONE], StreamBroken, "resource", 5),
+        ([D("par"), F("network_error"), {"error": {"message": "Overloaded"}}], ServerFailed, "Overloaded", 3),
+        (["<html><title>Welcome</title></html>"], RequestRefused, "base URL", 1),
         ([{"object": "error", "message": "bad field", "code": 400}], RequestRefused, "bad field", 1),
         (['event: error\ndata: {"message": "' + OVERFLOW + '"}'], ContextOverflow, "8192", 1),
     ],
@@ -686,6 +690,58 @@ def test_the_two_names_of_the_output_limit_are_tried_and_then_neither(make: Make
     with StrictServer(forever=fussy) as server:
         assert make(server, max_tokens=900).chat(HI).content == "ok"
         assert len(server.requests) == 3
+
+
+BAD_VALUE = "Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 3 instead."
+
+
+def test_a_refused_value_is_the_users_to_change_and_teaches_nothing(make: Make, home: Any) -> None:
+    refused = api_error(BAD_VALUE, param="temperature", code="decimal_above_max_value")
+    with StrictServer(refused, "ok") as server:
+        with pytest.raises(RequestRefused, match="Set CORECODER_TEMPERATURE"):
+            make(server, temperature=3.0, home=home).chat(HI)
+        make(server, temperature=1.0, home=home).chat(HI)
+        assert server.requests[-1]["temperature"] == 1.0
+
+
+PICTURE = "data:image/png;base64,iVBORw0KGgo="
+OTHER_PICTURE = "data:image/gif;base64,R0lGODlhAQ=="
+
+
+def _with_images(*urls: str) -> list[Message]:
+    parts = [{"type": "text", "text": "look"}, *({"type": "image_url", "image_url": {"url": url}} for url in urls)]
+    return [*HI[:1], {"role": "user", "content": parts}]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        api_error("Could not process image", code="invalid_image_format"),
+        api_error("messages.1.content.1: image exceeds 5 MB maximum", status=413),
+        HTTPError(422, {"detail": "odd"}),
+        HTTPError(415, "Unsupported Media Type"),
+    ],
+)
+def test_a_request_whose_images_are_refused_is_sent_once_without_them(error: HTTPError, make: Make, home: Any) -> None:
+    with StrictServer(forever=refuses(lambda body: PICTURE in json.dumps(body), error)) as server:
+        llm = make(server, home=home)
+        said: list[str] = []
+        assert llm.chat(_with_images(PICTURE), on_retry=lambda reason, *_: said.append(reason)).content == "ok"
+        assert len(said) == 1
+        assert "image" in said[0]
+        llm.chat(_with_images(PICTURE, OTHER_PICTURE))
+        assert len(server.requests) == 3  # the refused one is left out from now on, another is sent
+        assert OTHER_PICTURE in json.dumps(server.requests[-1])
+
+
+def test_images_are_not_blamed_for_what_fails_without_them_too(make: Make) -> None:
+    with StrictServer(forever=api_error("odd")) as server:
+        llm = make(server)
+        with pytest.raises(RequestRefused, match="odd"):
+            llm.chat(_with_images(PICTURE))
+        with pytest.raises(RequestRefused):
+            llm.chat(_with_images(PICTURE))
+        assert [PICTURE in json.dumps(body) for body in server.requests] == [True, False, True, False]
 
 
 def test_a_refusal_that_cannot_be_fixed_is_not_repeated(make: Make) -> None:

@@ -68,6 +68,18 @@ OVERFLOWS = [
     ),
     (500, "prompt too long; exceeded max context length by 512 tokens", None),
     (400, "This model's maximum context length is 3 tokens. However, your request has 8 input tokens.", None),
+    (400, "input length and `max_tokens` exceed context limit: 198000 + 21333 > 200000, decrease input length", 200000),
+    (400, "The input token count exceeds the maximum number of tokens allowed 1048575.", 1048575),
+    (400, "Input tokens exceed the configured limit of 272000 tokens. Your messages resulted in 300000.", 272000),
+    (400, "Prompt exceeds max length", None),
+    (
+        422,
+        "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 4000 `inputs` tokens and 500 `max_new_tokens`",
+        4096,
+    ),
+    (422, "`inputs` must have less than 4095 tokens. Given: 5000", 4095),
+    (400, "The prompt exceeds the context length of 8192", 8192),
+    (400, "Prompt length 9000 exceeds maximum context length 8192", 8192),
 ]
 
 
@@ -138,6 +150,15 @@ OTHERS: list[tuple[int | None, Any, type[ProviderError]]] = [
     (None, {"error": {"message": "bad", "code": "400"}}, RequestRefused),
     (400, {"error": {"message": "odd", "code": 1214}}, RequestRefused),
     (408, "timeout", ServerFailed),
+    (None, {"error": "Provider returned error"}, ServerFailed),
+    (None, {"error": {"message": "internal"}}, ServerFailed),
+    (400, "You have exceeded token limit per minute: rate limit", RateLimited),
+    (429, {"error": {"code": "1113", "message": "余额不足或无可用资源包,请充值。"}}, QuotaExhausted),
+    (429, "Insufficient account balance", QuotaExhausted),
+    (429, "Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 requests", QuotaExhausted),
+    (400, "You have reached your specified API usage limits. You will regain access on 2027-01-01", QuotaExhausted),
+    (403, {"code": "AllocationQuota.FreeTierOnly", "message": "The free tier has been exhausted."}, QuotaExhausted),
+    (403, "Your newly created team doesn't have any credits yet.", QuotaExhausted),
 ]  # fmt: skip
 
 
@@ -173,6 +194,11 @@ def test_a_quota_of_a_minute_is_a_rate_and_one_of_a_day_is_not() -> None:
         ({"retry-after-ms": "250", "retry-after": "9"}, "", 0.25),
         ({"Retry-After": "soon"}, "", None),
         ({"Retry-After": "-5"}, "", None),
+        ({"Retry-After": "soon"}, "please try again in 20s", 20),
+        ({}, "please try again in 1h12m5.5s", 4325.5),
+        ({}, "your quota will reset after 11h23m4s.", 40984),
+        ({}, "please try again after 1 seconds", 1),
+        ({}, "retry after 2 minutes and 3 seconds", 123),
         ({"Retry-After": "99999999999999999999"}, "", None),
         ({}, "please try again in 1m2.5s.", 62.5),
         ({}, "please try again in 20ms", 0.02),
@@ -204,6 +230,7 @@ def test_the_wait_may_be_a_date() -> None:
         ("This model only supports single tool-calls at once!", "parallel_tool_calls"),
         ("`tools` must not be an empty array. (unsupported)", "tools"),
         ("I do not like it", ""),
+        ({"error": {"message": "Expected a value <= 2, but got 3.", "param": "temperature"}}, ""),
     ],
 )
 def test_the_refused_field_is_named(body: Any, param: str) -> None:
@@ -216,6 +243,10 @@ def test_output_caps_and_figures_are_read() -> None:
     assert output_cap("max_tokens: 250000 > 128000, which is the maximum allowed") == 128000
     assert output_cap("`max_tokens` must be less than or equal to `16384`, the maximum value") == 16384
     assert output_cap("max_tokens is refused") is None
+    assert output_cap("invalid 'max_tokens': integer above maximum value. expected a value <= 8192, but got 9") == 8192
+    assert output_cap("invalid max_tokens value, the valid range of max_tokens is [1, 8192]") == 8192
+    assert output_cap("range of max_tokens should be [1, 8192]") == 8192
+    assert overflow_figures("exceed context limit: 198000 + 21333 > 200000") == (198000, 21333)
     error = classify(400, "max_tokens: 250000 > 128000, which is the maximum allowed number of output tokens for x")
     assert isinstance(error, RequestRefused)
     assert error.param == "max_tokens"
@@ -231,6 +262,9 @@ def test_the_text_for_a_person_is_the_providers_own_and_bounded() -> None:
     )
     assert len(classify(400, "x" * 10_000).said) <= 600
     assert classify(400, {}).said
+    assert "base URL" in str(classify(400, "<html><body>Welcome</body></html>"))
+    assert "base URL" not in str(classify(404, "No endpoints found that support tool use."))
+    assert "CORECODER_TEMPERATURE" in str(classify(400, {"error": {"message": "Must be <= 2", "param": "temperature"}}))
     assert classify(418, {"error": {}}).said == "HTTP 418 without a text"
 
 

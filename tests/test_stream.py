@@ -166,6 +166,47 @@ def test_whole_arguments_repeated_under_the_same_id_are_dropped() -> None:
 
 
 @pytest.mark.parametrize(
+    "deltas",
+    [
+        [fn("bash", "{}", id="a"), fn("bash", '{"x":1}', id="a")],
+        [fn("bash", "{}", id="a"), fn("bash", '{"x":1}')],
+        [fn("bash", '{"x":1}', id="a"), fn("bash", '{"x":1}')],
+        [fn("bash", '{"x"', id="a"), fn("bash", ":1", id="b"), fn("bash", "}", id="c")],
+        [fn("bash", '{"x"', index=None, id="a"), fn("bash", ":1", index=None, id="b"), fn(None, "}", index=None)],
+    ],
+)
+def test_a_call_that_is_sent_again_whole_or_relabelled_inside_its_object_is_one(deltas: list[Any]) -> None:
+    assert calls(*map(T, deltas)) == [("bash", '{"x":1}')]
+
+
+def test_calls_of_a_whole_message_are_told_apart_by_their_places() -> None:
+    both = [{"id": "x", "function": {"name": "bash", "arguments": '{"x":1}'}}] * 2
+    reply = assembled({"choices": [{"message": {"tool_calls": both}, "finish_reason": "tool_calls"}]})
+    assert len({call.id for call in reply.tool_calls}) == 2
+
+
+def test_deltas_that_bring_nothing_are_no_progress() -> None:
+    builder = ReplyBuilder(TOOLS)
+    assert builder.add(T(fn("bash", "", id="a")))
+    assert not builder.add(T(fn(None, "")))
+    assert not builder.add(T(fn("bash", "", id="a")))
+    assert builder.add(T(fn(None, "{")))
+
+
+def test_only_one_choice_is_read_and_a_message_that_repeats_it_is_not() -> None:
+    other = {"choices": [{"index": 1, "delta": {"content": "other"}, "finish_reason": "stop"}]}
+    whole = {"choices": [{"index": 0, "delta": {}, "message": {"content": "hello"}, "finish_reason": "stop"}]}
+    assert assembled(D("hel"), other, D("lo"), whole).content == "hello"
+
+
+@pytest.mark.parametrize("reason", ["content_filter", "sensitive", "SAFETY"])
+def test_calls_of_a_reply_that_a_filter_ended_may_not_run(reason: str) -> None:
+    reply = assembled(T(fn("bash", '{"x":1}', id="a")), F(reason))
+    assert (reply.cut, reply.finish_reason) == (True, "content_filter")
+    assert not assembled(D("half"), F(reason)).cut
+
+
+@pytest.mark.parametrize(
     ("names", "wanted"),
     [
         (["read_file", "read_file", "read_file"], "read_file"),
@@ -306,6 +347,12 @@ def test_reasoning_details_are_joined_in_order_and_echoed() -> None:
         {"type": "reasoning.text", "index": 0, "text": "plan", "signature": "SIG"}
     ]
     assert reply.reasoning == "plan"
+
+
+def test_reasoning_details_of_different_ids_stay_apart() -> None:
+    deltas = [{"type": "x", "id": "a", "text": "1"}, {"type": "x", "text": "2"}, {"type": "x", "id": "b", "text": "3"}]
+    reply = assembled(*[D(reasoning_details=[delta]) for delta in deltas], D("hi"))
+    assert [item["text"] for item in reply.message["reasoning_details"]] == ["12", "3"]
 
 
 def test_chunks_without_choices_or_with_nulls_everywhere_are_taken_as_they_are() -> None:
