@@ -180,7 +180,7 @@ def test_a_cost_that_the_provider_reports_is_believed(make: Make) -> None:
 
 READ_A = '{"file_path":"a.txt"}'
 CALLS: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
-    "A01 no index": (
+    "no index": (
         [
             T(fn("bash", '{"comm', index=None, id="c1")),
             T(fn(None, 'and":"echo hi"}', index=None)),
@@ -189,29 +189,32 @@ CALLS: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
         ],
         [("bash", '{"command":"echo hi"}')],
     ),
-    "A02 no id": ([T(fn("read_file", READ_A)), F("tool_calls")], [("read_file", READ_A)]),
-    "A04 one index": (
+    "no id": ([T(fn("read_file", READ_A)), F("tool_calls")], [("read_file", READ_A)]),
+    "one index": (
         [*[T(fn("read_file", f'{{"file_path":"{n}.txt"}}')) for n in (1, 2, 3, 4)], F("tool_calls")],
         [("read_file", f'{{"file_path":"{n}.txt"}}') for n in (1, 2, 3, 4)],
     ),
-    "A09 stop": ([T(fn("bash", '{"command":"echo hi"}', id="a")), F("stop")], [("bash", '{"command":"echo hi"}')]),
-    "A09 no finish": ([T(fn("bash", '{"command":"echo hi"}', id="a")), DONE], [("bash", '{"command":"echo hi"}')]),
-    "A29 one id": (
+    "stop": ([T(fn("bash", '{"command":"echo hi"}', id="a")), F("stop")], [("bash", '{"command":"echo hi"}')]),
+    "no finish": ([T(fn("bash", '{"command":"echo hi"}', id="a")), DONE], [("bash", '{"command":"echo hi"}')]),
+    "one id": (
         [T(fn("read_file", '{"p":"a"}', id="x")), T(fn("read_file", '{"p":"b"}', index=1, id="x")), F("tool_calls")],
         [("read_file", '{"p":"a"}'), ("read_file", '{"p":"b"}')],
     ),
-    "A30 object": ([T(fn("bash", {"command": "ls"}, id="a")), F("tool_calls")], [("bash", '{"command": "ls"}')]),
-    "A32 not json": ([T(fn("bash", 'description": "x"}', id="a")), F("tool_calls")], [("bash", 'description": "x"}')]),
-    "A39 name": (
+    "arguments as an object": (
+        [T(fn("bash", {"command": "ls"}, id="a")), F("tool_calls")],
+        [("bash", '{"command": "ls"}')],
+    ),
+    "not json": ([T(fn("bash", 'description": "x"}', id="a")), F("tool_calls")], [("bash", 'description": "x"}')]),
+    "garbage name": (
         [T(fn("bash \u0648:{", '{"command":"ls"}', id="a")), F("tool_calls")],
         [("bash \u0648:{", '{"command":"ls"}')],
     ),
-    "A39 empty": ([T(fn("", '{"command":"ls"}', id="a")), F("tool_calls")], [("", '{"command":"ls"}')]),
-    "A40 repeated": (
+    "no name": ([T(fn("", '{"command":"ls"}', id="a")), F("tool_calls")], [("", '{"command":"ls"}')]),
+    "repeated": (
         [T(fn("read_file", '{"file', id="a")), T(fn("read_file", '_path":"a"}')), F("tool_calls")],
         [("read_file", '{"file_path":"a"}')],
     ),
-    "A40 split": (
+    "split": (
         [T(fn("edit_ex", "", id="a")), T(fn("isting_file", "{}")), F("tool_calls")],
         [("edit_existing_file", "{}")],
     ),
