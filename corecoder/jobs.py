@@ -17,9 +17,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from .errors import Cancelled
+
+T = TypeVar("T")
 
 
 class CancelToken:
@@ -148,6 +150,35 @@ class Jobs:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
+
+
+class Worker:
+    """One daemon thread that runs functions one after another, for what stays with the thread it was done on."""
+
+    def __init__(self, name: str) -> None:
+        self._inbox: queue.SimpleQueue[tuple[Callable[[], Any], queue.SimpleQueue[Any]] | None] = queue.SimpleQueue()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Runs `work` on the thread; returns its value, or raises what it raised."""
+        answer: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+        self._inbox.put((work, answer))
+        value, error = answer.get()
+        if error is not None:
+            raise error
+        return cast(T, value)
+
+    def close(self) -> None:
+        """Ends the thread once it has nothing more to do."""
+        self._inbox.put(None)
+
+    def _run(self) -> None:
+        while (item := self._inbox.get()) is not None:
+            work, answer = item
+            try:
+                answer.put((work(), None))
+            except BaseException as error:  # noqa: BLE001 - it is the caller's
+                answer.put((None, error))
 
 
 @contextmanager

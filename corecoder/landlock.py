@@ -1,0 +1,143 @@
+"""Landlock and seccomp by system call: what a thread of this process, and all it starts, may still do (Linux).
+
+Both restrict the calling thread for good and are inherited by its children. The packages for it are alpha or want a
+newer kernel, and these are five system calls. Sources: landlock(7) and the kernel's "Landlock: unprivileged access
+control"; seccomp(2). Truncation (version 3 of the interface, Linux 6.2) is the least that is taken: before it, a
+command could empty any file it cannot write.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import stat
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+LEAST_ABI = 3
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
+_VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
+_PATH_BENEATH = 1
+_SET_NO_NEW_PRIVS, _SET_SECCOMP, _FILTER = 38, 22, 2
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
+_CHANGE = ((1 << 14) - (1 << 4)) | _WRITE_FILE | _TRUNCATE  # remove, make, rename, write, truncate
+_OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_SCOPES = 0b11  # abstract unix sockets and signals to the outside
+
+# What root needs to work on files of other users, as in a container; nothing that reaches other processes.
+KEPT_CAPABILITIES = {
+    "CAP_CHOWN": 0,
+    "CAP_DAC_OVERRIDE": 1,
+    "CAP_FOWNER": 3,
+    "CAP_FSETID": 4,
+    "CAP_KILL": 5,
+    "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
+}
+
+# linux/audit.h; the numbers of socket(2), socketpair(2) and io_uring_setup(2), which opens sockets as well.
+_MACHINES = {"x86_64": (0xC000003E, (41, 53, 425)), "aarch64": (0xC00000B7, (198, 199, 425))}
+_X32 = 0x40000000  # x86_64: numbers above are those of a second interface
+_ALLOW, _DENY = 0x7FFF0000, 0x00050000 | 13  # EACCES
+_AF_UNIX = 1
+
+_libc = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
+
+
+def abi() -> int:
+    """The version of Landlock's interface that this kernel has, 0 for none."""
+    if _libc is None or platform.system() != "Linux":
+        return 0
+    return max(0, int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_long(0), _VERSION)))
+
+
+def restrict(*, readable: Iterable[Path], writable: Iterable[Path], offline: bool = False) -> None:
+    """Lets the calling thread read files only beneath `readable` and change things only beneath `writable`.
+
+    Directories can be listed and programs started everywhere. `offline` leaves it only unix sockets. There is no way
+    back. Raises OSError where the kernel cannot do it.
+    """
+    version = abi()
+    if _libc is None or version < LEAST_ABI:
+        raise OSError("Landlock is not there, or too old")
+    handled = _EXECUTE | _READ_FILE | _READ_DIR | _CHANGE | (_IOCTL_DEV if version >= 5 else 0)
+    attributes = struct.pack("QQQ", handled, 0, _SCOPES)[: 24 if version >= 6 else 8]
+    ruleset = _checked(_libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0))
+    try:
+        _allow(ruleset, Path("/"), _EXECUTE | _READ_DIR)
+        for path in readable:
+            _allow(ruleset, path, _READ_FILE)
+        for path in writable:
+            _allow(ruleset, path, handled)
+        _checked(_libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        _checked(_libc.syscall(_RESTRICT_SELF, ruleset, 0))
+    finally:
+        os.close(ruleset)
+    _drop_capabilities()
+    if offline:
+        _only_unix_sockets()
+
+
+def _drop_capabilities() -> None:
+    """Leaves root no more than the ordinary powers over files and users: CAP_SYS_ADMIN or CAP_PERFMON would read
+    other processes' memory (capabilities(7), capget(2))."""
+    assert _libc is not None
+    header = struct.pack("Ii", 0x20080522, 0)
+    sets = ctypes.create_string_buffer(24)
+    _checked(_libc.capget(header, sets))
+    effective, permitted, _, *_ = struct.unpack("6I", sets.raw)
+    kept = sum(1 << number for number in KEPT_CAPABILITIES.values())
+    _checked(_libc.capset(header, struct.pack("6I", effective & kept, permitted & kept, 0, 0, 0, 0)))
+
+
+def _allow(ruleset: int, path: Path, rights: int) -> None:
+    """Adds a rule for what is at `path` now; nothing there, no rule."""
+    assert _libc is not None
+    try:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return
+    try:
+        if not stat.S_ISDIR(os.fstat(place).st_mode):
+            rights &= _OF_A_FILE
+        _checked(_libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, place), 0))
+    finally:
+        os.close(place)
+
+
+def _only_unix_sockets() -> None:
+    """A filter that refuses to make a socket of any family but one (seccomp(2), "Filters")."""
+    assert _libc is not None
+    machine = _MACHINES.get(platform.machine())
+    if machine is None:
+        raise OSError(f"no filter for {platform.machine()}")
+    architecture, (make, pair, ring) = machine
+    load, equal, at_least, give = 0x20, 0x15, 0x35, 0x06  # BPF_LD|W|ABS, JMP|JEQ, JMP|JGE, RET|K
+    program = [
+        (load, 0, 0, 4),  # the architecture
+        (equal, 0, 7, architecture),
+        (load, 0, 0, 0),  # the number of the call
+        (at_least, 5, 0, _X32),
+        (equal, 4, 0, ring),
+        (equal, 1, 0, make),
+        (equal, 0, 3, pair),
+        (load, 0, 0, 16),  # its first argument, the family
+        (equal, 1, 0, _AF_UNIX),
+        (give, 0, 0, _DENY),
+        (give, 0, 0, _ALLOW),
+    ]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
+    filters = struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
+    _checked(_libc.prctl(_SET_SECCOMP, _FILTER, filters, 0, 0))
+
+
+def _checked(result: int) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    return result

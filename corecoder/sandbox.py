@@ -1,0 +1,362 @@
+"""The sandbox: what a command may change, read and reach when nobody has looked at it.
+
+A `Policy` says it in paths, a backend holds a command to it, and a probe that must be denied says whether the backend
+works on this machine: bubblewrap, else Landlock with seccomp (Linux), seatbelt (macOS). `start` has the signature of
+`subprocess.Popen`, so the shell does not know whether it is confined.
+
+No backend can deny what lies inside a directory that may be written, so what makes git run a program is watched: a
+command that changed it has it put back, and the model is told. The price: such a file cannot be changed by a confined
+command at all, be it with the best of intentions.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from . import landlock
+from .errors import ConfigError
+from .jobs import Worker
+
+Popen = Callable[..., "subprocess.Popen[bytes]"]
+
+CHOICES = ("auto", "required", "off", "bubblewrap", "landlock", "seatbelt")
+
+# Keys and other agents' files, below the home directory.
+HIDDEN = (
+    ".ssh .gnupg .aws .azure .config/gcloud .config/gh .config/op .kube .docker/config.json .netrc .git-credentials "
+    ".npmrc .pypirc .cargo/credentials .cargo/credentials.toml .password-store .local/share/keyrings .terraform.d "
+    ".claude .claude.json .codex .gemini .pi .aider .config/github-copilot .mozilla .config/google-chrome"
+).split()
+# What package managers and compilers write below the home directory.
+CACHES = (
+    ".cache/pip .cache/uv .cache/pypoetry .cache/pre-commit .cache/go-build .cache/yarn .npm .yarn .pnpm-store "
+    ".local/share/pnpm .cargo/registry .cargo/git go/pkg/mod .gradle/caches .m2/repository"
+).split()
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/pts")
+_GIT_RUNS = ("hooks", "config", "config.worktree")  # files of a repository that can make git run a program
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a command may do, in real paths that exist. `guarded` lies inside `writable` and is not to be changed."""
+
+    writable: tuple[Path, ...]
+    guarded: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    offline: bool = False
+
+
+def policy_for(root: Path, home: Path, *, offline: bool = False) -> Policy:
+    """The policy for the project at `root`, `home` being CoreCoder's own directory.
+
+    Raises ConfigError where the project is so wide that it would hold what is to be hidden.
+    """
+    root, user = Path(os.path.realpath(root)), Path(os.path.realpath(os.path.expanduser("~")))
+    if user.is_relative_to(root):
+        raise ConfigError(f"{root} holds the home directory, so nothing in it could be kept from a command.")
+    git = list(_git_directories(root))
+    places = [root, *git, *map(Path, ("/tmp", "/var/tmp", tempfile.gettempdir())), *(user / name for name in CACHES)]
+    hidden = [place for place in _real([home, *(user / name for name in HIDDEN)]) if not root.is_relative_to(place)]
+    return Policy(
+        writable=tuple(place for place in _real(places) if not user.is_relative_to(place)),
+        guarded=tuple(place / name for place in git for name in _GIT_RUNS),
+        hidden=tuple(hidden),
+        offline=offline,
+    )
+
+
+def _real(paths: Iterable[Path]) -> list[Path]:
+    """The real places of those paths that exist, each once."""
+    return list(dict.fromkeys(Path(os.path.realpath(path)) for path in paths if os.path.exists(path)))
+
+
+def _git_directories(root: Path) -> Iterator[Path]:
+    """The git directory of the project and, for a worktree, the one it shares (gitrepository-layout(5))."""
+    git = root / ".git"
+    if git.is_file():
+        named = re.match(r"gitdir: (.+)", git.read_text("utf-8", "replace"))
+        git = Path(os.path.realpath(root / named[1].strip())) if named else git
+    if not git.is_dir():
+        return
+    yield git
+    shared = git / "commondir"
+    if shared.is_file():
+        yield Path(os.path.realpath(git / shared.read_text("utf-8", "replace").strip()))
+
+
+# How programs say that they were denied something: strerror(3) of EACCES, EPERM and EROFS; without a network, curl(1)
+# and getaddrinfo(3) too.
+_DENIED = re.compile(r"permission denied|operation not permitted|read-only file system", re.IGNORECASE)
+_NO_NETWORK = re.compile(r"could not resolve|name resolution|network is unreachable|getaddrinfo", re.IGNORECASE)
+
+
+class Sandbox:
+    """A backend that was tried and works here, with the policy it holds commands to. `start` is its Popen."""
+
+    def __init__(self, name: str, start: Popen, leaves_open: str, policy: Policy) -> None:
+        self.name, self.start, self.leaves_open, self.policy = name, start, leaves_open, policy
+        self._kept: dict[Path, dict[Path, _Content]] = {}
+
+    def describe(self) -> str:
+        """One sentence for a person."""
+        return f"Commands run confined by {self.name}: they {self._bounds()}. It leaves open: {self.leaves_open}."
+
+    def denial(self, code: int | None, output: str) -> str:
+        """What to tell the model where a command that ended with `code` was probably denied something, else ""."""
+        said = _DENIED.search(output) or (self.policy.offline and _NO_NETWORK.search(output))
+        if not code or not said:
+            return ""
+        return (
+            f"confined: commands {self._bounds()}; if that is what failed here and the task needs it, call again with "
+            "unconfined set"
+        )
+
+    def _bounds(self) -> str:
+        network = ", and have no network" if self.policy.offline else ""
+        return f"write only in the project, temporary directories and package caches, and see no keys{network}"
+
+    @contextmanager
+    def guard(self) -> Iterator[list[str]]:
+        """Puts back what a command within the block changes of what is guarded; fills the list with what that was."""
+        notes: list[str] = []
+        for place in self.policy.guarded:
+            if place.parent.is_dir():  # one that was moved away is compared once it is back
+                self._kept[place] = _contents(place)
+        try:
+            yield notes
+        finally:
+            for place, before in self._kept.items():
+                if place.parent.is_dir():
+                    notes += _restored(before, _contents(place))
+
+
+_Content = tuple[bytes, int]  # bytes (of a link: where it points) and st_mode
+
+
+def _contents(place: Path) -> dict[Path, _Content]:
+    """Every file at or beneath `place`."""
+    contents = {}
+    for path in [place, *place.rglob("*")] if place.is_dir() and not place.is_symlink() else [place]:
+        try:
+            mode = path.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                contents[path] = os.fsencode(os.readlink(path)), mode
+            elif stat.S_ISREG(mode):
+                contents[path] = path.read_bytes(), mode
+        except OSError:
+            continue
+    return contents
+
+
+def _restored(before: dict[Path, _Content], after: dict[Path, _Content]) -> Iterator[str]:
+    """Puts back what changed, what is new first: it may lie where something else belongs. Gives the paths."""
+    new = [path for path in after if path not in before]
+    for path in [*new, *(path for path in before if after.get(path) != before[path])]:
+        try:
+            _put_back(path, before.get(path))
+            yield str(path)
+        except OSError as error:
+            yield f"{path} (which failed: {error.strerror})"
+
+
+def _put_back(path: Path, content: _Content | None) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    if content is None:
+        return
+    data, mode = content
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if stat.S_ISLNK(mode):
+        path.symlink_to(os.fsdecode(data))
+    else:
+        path.write_bytes(data)
+        path.chmod(stat.S_IMODE(mode))
+
+
+def choose(policy: Policy, wanted: str = "auto") -> tuple[Sandbox | None, str]:
+    """The first backend that passes its probe, else None, and in words why the others did not.
+
+    Raises ConfigError where `wanted` demands one ("required", or a name) and it does not work.
+    """
+    if wanted == "off":
+        return None, ""
+    reasons = []
+    for name, make in BACKENDS.items():
+        if wanted not in ("auto", "required", name):
+            continue
+        reason = _probe(make)
+        if not reason:
+            start, leaves_open = make(policy)
+            return Sandbox(name, start, leaves_open, policy), ""
+        reasons.append(f"{name}: {reason}")
+    why = "; ".join(reasons)
+    if wanted != "auto":
+        raise ConfigError(f"No sandbox works here ({why}). Install one, or say --sandbox off.")
+    return None, why
+
+
+def _probe(make: Callable[[Policy], tuple[Popen, str]]) -> str:
+    """Why a backend does not work here, "" if it does: one write must succeed, one must be denied."""
+    with tempfile.TemporaryDirectory(prefix="corecoder-probe-") as name:
+        place = Path(os.path.realpath(name))
+        inside, outside = place / "inside", place / "outside"
+        inside.mkdir()
+        outside.mkdir()
+        script = f"echo > {inside}/yes; echo > {outside}/no"
+        try:
+            start, _ = make(Policy((inside,)))
+            with start(
+                ["/bin/sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            ) as process:
+                said = process.communicate(timeout=10)[1].decode("utf-8", "replace").strip()
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return str(error) or type(error).__name__
+        if (outside / "no").exists():
+            return "it did not stop a write"
+        return "" if (inside / "yes").exists() else said.splitlines()[-1][:200] if said else "nothing can be run in it"
+
+
+# -- bubblewrap
+
+
+def bubblewrap(policy: Policy) -> tuple[Popen, str]:
+    """Bubblewrap, which builds a view of the file system for the command (bwrap(1)).
+
+    A process namespace of its own keeps it from other processes' environment; what it leaves running ends with it.
+    """
+    program = shutil.which("bwrap", path="/usr/bin:/usr/local/bin:/bin")  # never one from the project's PATH
+    if program is None:
+        raise FileNotFoundError("bwrap is not installed")
+
+    def start(args: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([program, *bubblewrap_arguments(policy), "--", *args], **options)
+
+    return (
+        start,
+        "connections to unix sockets and, unless offline, the network",
+    )
+
+
+def bubblewrap_arguments(policy: Policy) -> list[str]:
+    """The options for `policy`. Later ones lie on top of earlier ones."""
+    options = ["--unshare-pid", "--unshare-ipc", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    for path in policy.writable:
+        options += ["--bind", str(path), str(path)]
+    for path in {place.parent for place in policy.guarded}:
+        options += ["--bind", str(path), str(path)]  # else the directory could be moved away from under what follows
+    for path in filter(os.path.exists, policy.guarded):
+        options += ["--ro-bind", str(path), str(path)]
+    for path in policy.hidden:
+        options += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
+    options += ["--unshare-net"] if policy.offline else []
+    if os.geteuid() == 0:
+        options += ["--cap-drop", "ALL"]
+        for name in landlock.KEPT_CAPABILITIES:
+            options += ["--cap-add", name]
+    return options
+
+
+# -- Landlock
+
+
+def landlocked(policy: Policy) -> tuple[Popen, str]:
+    """Landlock and seccomp: commands are started from a thread that is confined for good.
+
+    All commands of a session share one domain, so that a later one can end what an earlier one started. A rule is
+    about what is at a path now, so the thread is replaced once something new stands beside what is hidden.
+    """
+    if landlock.abi() < landlock.LEAST_ABI:
+        raise OSError("this kernel has no Landlock, or one that is too old (before 6.2)")
+    holder: list[tuple[tuple[tuple[str, int], ...], Worker]] = []
+
+    def start(args: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        readable = tuple(_siblings(Path("/"), policy.hidden))
+        if not holder or holder[0][0] != readable:
+            worker = Worker("landlock")
+            worker.call(
+                lambda: landlock.restrict(
+                    readable=[Path(path) for path, _ in readable],
+                    writable=[*policy.writable, *map(Path, _DEVICES), Path("/dev/shm")],
+                    offline=policy.offline,
+                )
+            )
+            if holder:
+                holder.pop()[1].close()
+            holder.append((readable, worker))
+        return holder[0][1].call(lambda: subprocess.Popen(args, **options))
+
+    leaves_open = "chmod and file times outside, connections to unix sockets"
+    return start, f"{leaves_open} and, unless offline, the network"
+
+
+def _siblings(place: Path, hidden: Iterable[Path]) -> Iterator[tuple[str, int]]:
+    """Everything beneath `place` without what is hidden, as few paths as will do, each with its inode. No links: what
+    they point to is there by itself, unless it holds something hidden."""
+    inside = [path for path in hidden if path.is_relative_to(place)]
+    if place in inside:
+        return
+    try:
+        if not inside:
+            info = place.lstat()
+            if not stat.S_ISLNK(info.st_mode):
+                yield str(place), info.st_ino
+            return
+        names = sorted(os.listdir(place))
+    except OSError:
+        return
+    for name in names:
+        yield from _siblings(place / name, inside)
+
+
+# -- seatbelt
+
+
+def seatbelt(policy: Policy) -> tuple[Popen, str]:
+    """macOS's own sandbox. Nobody with a Mac has tried it yet."""
+    program = "/usr/bin/sandbox-exec"
+    if sys.platform != "darwin" or not os.path.exists(program):
+        raise FileNotFoundError("it is part of macOS")
+
+    def start(args: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen([program, *seatbelt_arguments(policy), *args], **options)
+
+    return start, "signals to other processes and, unless offline, the network; untried so far"
+
+
+def seatbelt_arguments(policy: Policy) -> list[str]:
+    """Profile and parameters for sandbox-exec(1). Paths are parameters only, so none can be read as a rule; the last
+    rule that fits counts."""
+    places = {
+        "W": (*policy.writable, Path("/dev")),
+        "G": policy.guarded,
+        "H": policy.hidden,
+    }
+    rules = ["(version 1)", "(allow default)", "(deny file-write*)"]
+    actions = {"W": "(allow file-write*", "G": "(deny file-write*", "H": "(deny file-read* file-write*"}
+    parameters: list[str] = []
+    for letter, paths in places.items():
+        for number, path in enumerate(paths):
+            parameters += ["-D", f"{letter}{number}={path}"]
+            rules.append(f'{actions[letter]} (subpath (param "{letter}{number}")))')
+    if policy.offline:
+        rules.append("(deny network*)")
+    return ["-p", "\n".join(rules), *parameters]
+
+
+BACKENDS: dict[str, Callable[[Policy], tuple[Popen, str]]] = {
+    "bubblewrap": bubblewrap,
+    "landlock": landlocked,
+    "seatbelt": seatbelt,
+}

@@ -1,0 +1,171 @@
+"""The sandbox keeps what it says: attempts to get out, the policy of a project, what the backends are given."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from escapes import METADATA, Field, run_all
+
+from corecoder.errors import ConfigError
+from corecoder.sandbox import Policy, Sandbox, bubblewrap_arguments, choose, policy_for, seatbelt_arguments
+
+LINUX = [name for name in ("bubblewrap", "landlock") if sys.platform == "linux"]
+
+
+def sandbox_for(policy: Policy, name: str) -> Sandbox:
+    try:
+        chosen, _ = choose(policy, name)
+    except ConfigError as error:
+        pytest.skip(str(error))
+    assert chosen
+    return chosen
+
+
+def run(sandbox: Sandbox, command: str, cwd: Path) -> tuple[int, str]:
+    done = sandbox.start(
+        ["bash", "-c", command], cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    output = done.communicate(timeout=30)[0].decode()
+    return done.returncode, output
+
+
+@pytest.mark.parametrize("name", LINUX)
+def test_no_attempt_gets_through_that_the_backend_claims_to_stop(name: str, tmp_path: Path) -> None:
+    sandbox_for(Policy((tmp_path,)), name)
+    left_open = {f"metadata: {each}" for each in METADATA} if name == "landlock" else set()
+    assert {title for title, achieved in run_all(tmp_path / "field", name).items() if achieved} <= left_open
+
+
+@pytest.mark.parametrize("name", LINUX)
+def test_work_in_the_project_goes_on_as_ever(name: str, tmp_path: Path) -> None:
+    field = Field(tmp_path / "field")
+    field.prepare()
+    try:
+        sandbox = field.sandbox(name)
+        git = "git -c user.name=a -c user.email=a@b"
+        for command in (
+            "echo b > b && mkdir -p d/e && mv b d/e/c && ln -s d/e/c l && cat l && chmod +x a && rm -r d",
+            f"git add a && {git} commit -qm one && git mv a z && {git} commit -qm two && git log --oneline",
+            f'{sys.executable} -c \'import tempfile, subprocess; print(subprocess.check_output(["echo", "hi"]))\'',
+            "cat /dev/null > /dev/null; head -c 3 /dev/urandom > r; echo done > /dev/stdout",
+            "cat <(echo b) | sort",
+        ):
+            with sandbox.guard() as put_back:
+                assert run(sandbox, command, field.project)[0] == 0, command
+            assert put_back == []
+    except ConfigError as error:
+        pytest.skip(str(error))
+    finally:
+        field.clear()
+
+
+@pytest.mark.parametrize("name", LINUX)
+def test_a_denial_is_told_from_a_failure(name: str, tmp_path: Path) -> None:
+    project = tmp_path / "confined"
+    project.mkdir()
+    sandbox = sandbox_for(Policy((project,), offline=True), name)
+    code, output = run(sandbox, f"echo x > {tmp_path}/f", project)
+    assert "unconfined" in sandbox.denial(code, output)
+    code, output = run(sandbox, "curl -sS http://example.invalid || getent hosts example.invalid", project)
+    assert sandbox.denial(1, "curl: (6) Could not resolve host: example.invalid")
+    assert sandbox.denial(1, "AssertionError") == ""
+    assert sandbox.denial(0, "Permission denied") == ""
+
+
+@pytest.mark.parametrize("name", LINUX)
+def test_what_makes_git_run_programs_is_put_back_as_it_was(name: str, tmp_path: Path) -> None:
+    git = tmp_path / ".git"
+    (git / "hooks").mkdir(parents=True)
+    (git / "config").write_text("[core]\n")
+    (git / "hooks" / "old").write_text("#!/bin/sh\n")
+    (git / "hooks" / "old").chmod(0o755)
+    (git / "hooks" / "link").symlink_to("old")
+    policy = Policy((tmp_path,), (git / "hooks", git / "config"))
+    sandbox = sandbox_for(policy, name)
+    unwatched = Sandbox(name, subprocess.Popen, "", policy)  # as if the backend could not keep anything from it
+    for command in (
+        "rm -r .git/hooks; mkdir h; ln -s ../h .git/hooks",
+        "rm .git/config; mkdir -p .git/config/x; echo > .git/config/x/y",
+        "echo >> .git/hooks/old; chmod -x .git/hooks/old; rm .git/hooks/link; echo > .git/hooks/new",
+    ):
+        for each in (sandbox, unwatched):
+            with each.guard():
+                run(each, command, tmp_path)
+            assert (git / "config").read_text() == "[core]\n"
+            assert sorted(os.listdir(git / "hooks")) == ["link", "old"]
+            assert (git / "hooks" / "old").read_text() == "#!/bin/sh\n"
+            assert os.access(git / "hooks" / "old", os.X_OK)
+            assert os.readlink(git / "hooks" / "link") == "old"
+    with unwatched.guard() as put_back:
+        run(unwatched, "mv .git g && echo x > g/hooks/old", tmp_path)
+    assert put_back == []
+    with unwatched.guard() as put_back:
+        run(unwatched, "mv g .git", tmp_path)
+    assert put_back == [str(git / "hooks" / "old")]
+
+
+def test_a_policy_names_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user, home, project = tmp_path / "user", tmp_path / "user/.corecoder", tmp_path / "user/code/project"
+    for path in (home, project, user / ".aws", user / ".npm", user / "keys"):
+        path.mkdir(parents=True)
+    (user / ".ssh").symlink_to(user / "keys")
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    monkeypatch.setenv("HOME", str(user))
+    policy = policy_for(project, home)
+    assert {project, project / ".git", user / ".npm"} < set(policy.writable)
+    assert set(policy.hidden) == {home, user / "keys", user / ".aws"}
+    assert project / ".git/hooks" in policy.guarded
+    for wide in (user, tmp_path, Path("/")):
+        with pytest.raises(ConfigError, match="holds the home directory"):
+            policy_for(wide, home)
+
+
+def test_a_worktree_may_write_the_directory_it_shares(tmp_path: Path) -> None:
+    main, tree = tmp_path / "main", tmp_path / "tree"
+    git = ["git", "-C", str(main), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "init", "-q", str(main)], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    subprocess.run([*git, "worktree", "add", "-q", str(tree)], check=True, stderr=subprocess.DEVNULL)
+    policy = policy_for(tree, tmp_path / "home")
+    assert main / ".git" in policy.writable
+    assert main / ".git/hooks" in policy.guarded
+
+
+def test_what_bubblewrap_is_given(tmp_path: Path) -> None:
+    (tmp_path / ".git/hooks").mkdir(parents=True)
+    (tmp_path / "key").write_text("")
+    policy = Policy((tmp_path,), (tmp_path / ".git/hooks", tmp_path / ".git/config"), (tmp_path / "key",), offline=True)
+    told = " ".join(bubblewrap_arguments(policy)).replace(str(tmp_path), "P")
+    assert told.startswith(
+        "--unshare-pid --unshare-ipc --ro-bind / / --dev /dev --proc /proc --bind P P --bind P/.git P/.git "
+        "--ro-bind P/.git/hooks P/.git/hooks --ro-bind /dev/null P/key --unshare-net"
+    )
+
+
+def test_what_seatbelt_is_given() -> None:
+    """Untried: nobody with a Mac has run it yet."""
+    project, git, keys = Path('/p"(allow default)'), Path("/p/.git/config"), Path("/u/.ssh")
+    told = seatbelt_arguments(Policy((project,), (git,), (keys,), offline=True))
+    assert told[0] == "-p"
+    assert told[1].splitlines() == [
+        "(version 1)",
+        "(allow default)",
+        "(deny file-write*)",
+        '(allow file-write* (subpath (param "W0")))',
+        '(allow file-write* (subpath (param "W1")))',
+        '(deny file-write* (subpath (param "G0")))',
+        '(deny file-read* file-write* (subpath (param "H0")))',
+        "(deny network*)",
+    ]
+    assert told[2:] == ["-D", f"W0={project}", "-D", "W1=/dev", "-D", f"G0={git}", "-D", f"H0={keys}"]
+
+
+def test_a_backend_that_does_not_work_here_is_named_with_the_reason(tmp_path: Path) -> None:
+    wanted = "seatbelt" if sys.platform != "darwin" else "landlock"
+    with pytest.raises(ConfigError, match=f"{wanted}: .* --sandbox off"):
+        choose(Policy((tmp_path,)), wanted)
+    assert choose(Policy((tmp_path,)), "off") == (None, "")
