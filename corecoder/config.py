@@ -51,7 +51,7 @@ class Config:
     first_byte_timeout: float = _setting(300.0, SECONDS, "how long a reply may take to begin")
     idle_timeout: float = _setting(120.0, SECONDS, "how long a reply may be silent once it has begun")
     keepalive_timeout: float = _setting(600.0, SECONDS, "how long a server may send keep-alives and nothing else")
-    retry_wait_limit: float = _setting(300.0, SECONDS, "the longest wait that a provider may ask for")
+    retry_wait_limit: float = _setting(300.0, SECONDS, "how long all waits for one reply may take together")
     snip_at: float = _setting(0.5, FRACTION, "fill of the window at which stale tool output is snipped")
     summarize_at: float = _setting(0.7, FRACTION, "fill at which old conversation is summarised")
     collapse_at: float = _setting(0.9, FRACTION, "fill at which all but the essentials is left out")

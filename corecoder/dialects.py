@@ -193,6 +193,15 @@ def remedy(words: str, param: str, body: Body, active: Collection[str], tried: C
     return None
 
 
+def bare(body: Body, active: Collection[str]) -> frozenset[str]:
+    """What to try where a refusal is not understood: the quirks that leave out all that other providers' replies
+    brought into the conversation; none if that would change nothing."""
+    quirks = frozenset(active)
+    for name in ("plain messages", "plain calls"):
+        quirks = adopted(quirks, name)
+    return quirks - frozenset(active) if shaped(body, quirks) != shaped(body, active) else frozenset()
+
+
 def adopted(active: Collection[str], name: str) -> frozenset[str]:
     """The quirks once `name` is learnt: those it rules out are gone."""
     gone = next((quirk.instead_of for quirk in QUIRKS if quirk.name == name), ())

@@ -25,6 +25,7 @@ class Refusal:
     messages: list[str] = field(default_factory=list)
     codes: list[str] = field(default_factory=list)
     fields: list[str] = field(default_factory=list)
+    headers: dict[str, str] = field(default_factory=dict)  # of the provider behind the one that answered
     html: bool = False  # a page for people, where there should have been an answer
 
     @property
@@ -96,6 +97,8 @@ def _gather_object(body: dict[str, Any], found: Refusal, depth: int) -> None:
     for key in _MESSAGE_KEYS:
         if key in body and not (key in _CODE_KEYS and isinstance(body[key], str)):
             gather(body[key], found, depth + 1)
+    if isinstance(body.get("headers"), dict):
+        found.headers |= {name: value for name, value in body["headers"].items() if isinstance(value, str)}
     for key in ("violations", "quotaMetric"):
         if key in body:
             gather(body[key], found, depth + 1)

@@ -128,7 +128,7 @@ class LLM:
         with self._wire():
             pass
 
-    def look_up(self, token: CancelToken | None = None, timeout: float = 5.0) -> ModelInfo:
+    def look_up(self, token: CancelToken | None = None, timeout: float = 3.0) -> ModelInfo:
         """Asks the provider's model list and the offline catalogue, once in a week (a local server: once in a process).
         `chat` does it after its first reply."""
         token = token or CancelToken()
@@ -226,7 +226,7 @@ class LLM:
 
     def _quirks(self, request: _Request) -> frozenset[str]:
         quirks = self._preset_quirks | self._lessons.quirks
-        for name in request.learnt:
+        for name in (*request.learnt, *request.bare):
             quirks = dialects.adopted(quirks, name)
         return quirks
 
@@ -236,7 +236,7 @@ class LLM:
             return self._smaller_reply(error, request)
         if not isinstance(error, (RequestRefused, RequestTooLarge, ServerFailed)) or len(request.learnt) > 8:
             return ""
-        return self._reshaped(error, body, request) or self._without_images(error, request)
+        return self._reshaped(error, body, request) or self._guessed(error, body, request)
 
     def _reshaped(self, error: ProviderError, body: dict[str, Any], request: _Request) -> str:
         """Shapes the request as the refusal wants it."""
@@ -253,14 +253,22 @@ class LLM:
         request.learnt.append(name)
         return dialects.described(name)
 
-    def _without_images(self, error: ProviderError, request: _Request) -> str:
-        """Leaves out images that may be the reason: many words say so, and one bad image would end every turn."""
-        explained = isinstance(error, RequestRefused) and error.hint
-        images = frozenset().union(*map(shapes.images_of, request.messages)) - self._refused_images
-        if isinstance(error, ServerFailed) or explained or request.suspects or not images:
+    def _guessed(self, error: ProviderError, body: dict[str, Any], request: _Request) -> str:
+        """Leaves out what may be the reason, one guess after the other: one bad thing in the conversation would else
+        end every turn to come. Only a guess that helped is kept."""
+        if isinstance(error, ServerFailed) or (isinstance(error, RequestRefused) and error.hint):
             return ""
-        request.suspects = images
-        return f"{error.said.removesuffix('.')}; sending it without its images"
+        request.bare, request.suspects = frozenset(), frozenset()
+        for guess in ("other providers' fields", "images")[request.guesses :]:
+            request.guesses += 1
+            if guess == "images":
+                images = frozenset().union(*map(shapes.images_of, request.messages))
+                request.suspects = images - self._refused_images
+            else:
+                request.bare = dialects.bare(body, self._quirks(request))
+            if request.bare or request.suspects:
+                return f"{error.said.removesuffix('.')}; sending it without {guess}"
+        return ""
 
     def _smaller_reply(self, error: ContextOverflow, request: _Request) -> str:
         """Learns the window, and asks for less where prompt and reply together were too much."""
@@ -278,16 +286,19 @@ class LLM:
     def _keep(self, request: _Request) -> None:
         """Keeps the lessons of a request that went through; which images are bad only for this process."""
         self._refused_images |= request.suspects
-        if request.learnt:
+        learnt = [*request.learnt, *request.bare]
+        if learnt:
             quirks = self._lessons.quirks
-            for name in request.learnt:
+            for name in learnt:
                 quirks = dialects.adopted(quirks, name)
             self._learn(quirks=quirks)
 
     def _learn(self, **lessons: Any) -> None:
         with self._lock:
             self._lessons = replace(self._lessons, **lessons)
-            self._memory.save(self._lessons)
+            # A server on this machine may be started anew with eyes.
+            passing = {"no images"} if is_local(self.base_url) else set()
+            self._memory.save(replace(self._lessons, quirks=self._lessons.quirks - passing))
 
     # -- connections
 
@@ -320,4 +331,7 @@ class _Request:
     ) -> None:
         self.messages, self.tools, self.max_tokens, self.tool_choice = messages, tools, max_tokens, tool_choice
         self.learnt: list[str] = []
-        self.suspects: frozenset[str] = frozenset()  # URLs of images that are left out to see if it goes without
+        # What is left out to see if it goes without: quirks, URLs of images; and how many guesses there were.
+        self.bare: frozenset[str] = frozenset()
+        self.suspects: frozenset[str] = frozenset()
+        self.guesses = 0

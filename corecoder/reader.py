@@ -6,6 +6,7 @@ raises one. A reply that is whole survives whatever happens to its connection af
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,10 @@ from .sse import DONE, KEEP_ALIVE, EventReader
 from .stream import ReplyBuilder
 from .wire import Silence
 
+# How models write calls among themselves: Qwen and Hermes, Llama, Mistral, Kimi, GPT-OSS.
+_CALL_AS_TEXT = re.compile(
+    r"\s*(?:<tool_call>|<function=|<\|python_tag\|>|\[TOOL_CALLS\]|<\|tool_calls_section_begin|<\|channel\|>)"
+)
 FILTERED = "[the provider's content filter ended this reply]"
 
 
@@ -67,6 +72,12 @@ def judged(builder: ReplyBuilder) -> Reply:
     if not builder.whole:
         raise StreamBroken("the connection closed in the middle of the reply")
     reply = builder.reply()
+    if not reply.tool_calls and builder.names and _CALL_AS_TEXT.match(reply.content):
+        raise EmptyReply(
+            "the model wrote a tool call as text, which its server should have read",
+            hint="Start the server with tool calls on (llama.cpp: --jinja; vLLM: --enable-auto-tool-choice and "
+            "--tool-call-parser), or take another model.",
+        )
     if reply.tool_calls or text_of(reply.message).strip():
         return reply
     if reply.finish_reason == "content_filter":

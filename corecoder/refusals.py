@@ -23,8 +23,10 @@ from .errors import (
     RequestRefused,
     RequestTooLarge,
     ServerFailed,
+    StreamBroken,
 )
 
+LOADING_WAIT = 15.0  # seconds
 SMALLEST_WINDOW = 512  # a limit below this in an overflow message is a mistake of the server (vLLM once said 3)
 
 # Window overflow, by who says so. Group "window" is the size that the text names, where it names one; the first of two
@@ -46,6 +48,8 @@ OVERFLOWS = (
     rf"input token count (?:\([\d,]+\) )?exceeds the maximum number of tokens allowed \(?{_N}",  # Gemini
     r"reduce the length of the (?:messages|prompt|input)",  # Groq
     rf"too large for model with {_N} maximum context length",  # Mistral
+    rf"tokens in the prompt cannot exceed {_N}",  # Cohere
+    rf"(?:total tokens [\d,]+ exceed|inputs? too long: [\d,]+ >) {_N}",
     rf"range of input length should be \[\d+, {_N}\]",  # Qwen
     r"prompt exceeds max length",  # GLM
     rf"loaded with context length of only {_N}|greater than the context length",  # LM Studio
@@ -78,30 +82,54 @@ _QUOTA = (
     r"|insufficient (?:account )?(?:balance|credits|funds)|credit balance is too low|out of credits|any credits yet"
     r"|used all available credits|spending limit|billing_hard_limit|billing_not_active|arrearage"
     r"|specified api usage limits|free-models-per-day|free ?tier.{0,40}(?:exhausted|only)"
+    r"|key limit exceeded|budget has been exceeded|usage.?limit.?reached"
     r"|余额不足|欠费"  # GLM and others: balance too low, in arrears
 )
 _SHORT_QUOTA = r"per ?minute|retrydelay|quota will reset after"  # Gemini: a rate in the words of a quota
 _DAILY_QUOTA = r"per ?day"
+_DAILY_RATE = r"(?:tokens|requests) per day|daily limit"  # a quota, unless it says how long to wait
 _RATE = (
     r"rate.?limit|too many requests|throttling|too many tokens, please wait|exhausted your capacity"
     r"|tokens per min|request limit reached|resource_exhausted|engine_overloaded"
 )
-_AUTH = r"invalid.{0,12}api.?key|incorrect api key|authentication_error|unauthorized|no auth credentials"
+_SMALLER = (
+    "The limit is on bytes: leave out images or large pastes, or make the conversation smaller with /compact "
+    "(corecoder -c opens it)."
+)
+_AUTH = (
+    r"invalid.{0,12}api.?key|api.?key not valid|api_key_invalid|incorrect api key|authentication_error|unauthorized"
+    r"|no auth credentials"
+)
 _OVERLOADED = (
     r"overloaded|unavailable|internal.{0,8}error|timed? ?out|try again|upstream|bad gateway|limit reached"
     r"|server.?error|connection (?:error|reset)|at capacity|^provider returned error$|^internal$"
+    r"|unexpected eof|has crashed|error was encountered while running the model"  # Ollama, LM Studio
 )
-# What a person can do about a refusal: wording, what it is about, what to do. The base URL is asked about last.
+_INVALID = r"invalid.?parameter|invalid.?request"
+# What a person can do about a refusal: wording, what it is about, what to do. The base URL and the key come last.
 _EXPLAINED = (
     (
-        r"model.{0,80}(?:not found|not exist|does not exist|unknown)|model_not_found|no such model",
+        r"model.{0,80}(?:not found|not exist|does not exist|unknown)|model_not_found|no such model|not a valid model"
+        r"|invalid model\b|access to (?:the )?model|^model: \S+$",  # the last: Anthropic
         "model",
-        "Check the model's name (--model).",
+        "Check the model's name (--model), and that the key may use it.",
     ),
     (
         r"support tool use|not support (?:tools|tool (?:use|call)|function call)",  # OpenRouter, Ollama
         "tools",
         "CoreCoder needs a model that calls tools; choose one with --model.",
+    ),
+    (
+        r"v1/responses|not a chat model",
+        "model",
+        "This model cannot be used through chat completions; choose another with --model.",
+    ),
+    (r"data policy", "account", "Change it in the account's privacy settings, or choose another model."),
+    (r"(?:country|region|location)\b.{0,40}not supported", "account", "The provider does not serve this region."),
+    (
+        r"content.?(?:filter|management policy)|responsibleaipolicy|requires moderation|input was flagged",
+        "content",
+        "The provider's filter refused the conversation: say it in other words, /compact, or start a new session.",
     ),
 )
 # A field that is taken, with another value (OpenAI, DeepSeek, vLLM).
@@ -136,11 +164,14 @@ def classify(status: int | None, body: Any, headers: Mapping[str, str] | None = 
     if isinstance(body, dict) and isinstance(body.get("choices"), list):
         for choice in body["choices"][:1]:
             gather(choice.get("error") if isinstance(choice, dict) else None, found)
-    inner = next((int(code) for code in found.codes if code.isdecimal() and 400 <= int(code[:4]) < 600), None)
+    inner = next((int(code) for code in found.codes if re.fullmatch(r"[45]\d\d", code, re.ASCII)), None)
     effective = status if status is not None and status >= 400 else inner
     words = found.words
     said = found.said or (f"HTTP {effective} without a text" if effective else "an error without a text")
-    wait = retry_after(headers or {}, words)
+    wait = retry_after({**found.headers, **(headers or {})}, words)
+    if status in (301, 302, 303, 307, 308):
+        said = f"the server redirects to {(headers or {}).get('location', 'another address')}"
+        return RequestRefused(said, status=status, hint="Set that as the base URL, without /chat/completions.")
     for read in (_rates, _quotas, _sizes, _overflows, _access, _refused):
         error = read(effective, words, said, found, wait)
         if error is not None:
@@ -152,15 +183,21 @@ def classify(status: int | None, body: Any, headers: Mapping[str, str] | None = 
 def _rates(status: int | None, words: str, said: str, _found: Refusal, wait: float | None) -> ProviderError | None:
     if re.search(_PER_MINUTE_TOO_BIG, words, re.DOTALL):
         return RequestTooLarge(said, hint="Waiting does not help: make the conversation smaller with /compact.")
-    if re.search(_QUOTA, words) or status == 402:
+    if _is_quota(status, words, wait):
         return None
+    if "loading model" in words:  # llama.cpp: it may take minutes
+        return RateLimited(said, retry_after=wait or LOADING_WAIT)
     if status == 429 or re.search(_RATE, words) or (status in (503, 529) and wait is not None):
         return RateLimited(said, retry_after=wait)
     return None
 
 
+def _is_quota(status: int | None, words: str, wait: float | None) -> bool:
+    return status == 402 or bool(re.search(_QUOTA, words) or (wait is None and re.search(_DAILY_RATE, words)))
+
+
 def _quotas(status: int | None, words: str, said: str, _found: Refusal, wait: float | None) -> ProviderError | None:
-    if status != 402 and not re.search(_QUOTA, words):
+    if not _is_quota(status, words, wait):
         return None
     if re.search(_SHORT_QUOTA, words) and not re.search(_DAILY_QUOTA, words):
         return RateLimited(said, retry_after=wait)
@@ -176,7 +213,7 @@ def _sizes(status: int | None, words: str, said: str, found: Refusal, _wait: flo
     if status == 413 and bare:
         return ContextOverflow("the server refused the request as too large, without a text")  # Cerebras
     if (status == 413 and not any(re.search(pattern, words) for pattern in OVERFLOWS)) or re.search(_BYTES, words):
-        return RequestTooLarge(said, hint="The limit is on bytes: leave out images or large pastes.")
+        return RequestTooLarge(said, hint=_SMALLER)
     if output_cap(words) is not None:
         return RequestRefused(said, param="max_tokens")
     return None
@@ -195,7 +232,15 @@ def _overflows(status: int | None, words: str, said: str, found: Refusal, _wait:
     return ContextOverflow(said, window=min(sizes, default=None))
 
 
-def _access(status: int | None, words: str, said: str, _found: Refusal, _wait: float | None) -> ProviderError | None:
+def _access(status: int | None, words: str, said: str, found: Refusal, _wait: float | None) -> ProviderError | None:
+    if status is None or 400 <= status < 500:
+        for wording, about, hint in _EXPLAINED:
+            if re.search(wording, words, re.MULTILINE):
+                return RequestRefused(said, param=about, hint=hint)
+    if "tool_use_failed" in words:  # Groq: the model wrote a call that cannot be read; the next one may be better
+        return StreamBroken(said)
+    if status == 403 and found.html:
+        return RequestRefused(said, hint="It comes from a firewall or a proxy in front of the server.")
     if status in (401, 403, 407) or (status in (400, None) and re.search(_AUTH, words)):
         return AuthFailed(said, hint="Check the key, and that it belongs to this base URL.")
     return None
@@ -204,11 +249,8 @@ def _access(status: int | None, words: str, said: str, _found: Refusal, _wait: f
 def _refused(status: int | None, words: str, said: str, found: Refusal, _wait: float | None) -> ProviderError | None:
     if status is not None and (status >= 500 or status in (408, 409, 425)):
         return None
-    if status is None and re.search(_OVERLOADED, words, re.MULTILINE):
+    if status is None and re.search(_OVERLOADED, words, re.MULTILINE) and not re.search(_INVALID, words):
         return None
-    for wording, about, hint in _EXPLAINED:
-        if re.search(wording, words):
-            return RequestRefused(said, param=about, hint=hint)
     if status == 404 or found.html:
         return RequestRefused(said, param="url", hint="Check the base URL; most end in /v1.")
     param = refused_field(found)

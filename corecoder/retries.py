@@ -59,7 +59,11 @@ class Retries:
             error.hint = "Try again later."
             raise error
         if self._waited + delay > self._settings.retry_wait_limit:
-            error.hint = f"The provider asks to wait {_span(delay)}, longer than the limit; try again later."
+            limit = _span(self._settings.retry_wait_limit)
+            error.hint = (
+                f"The next wait is {_span(delay)}; all waits for one reply may take {limit} "
+                "(CORECODER_RETRY_WAIT_LIMIT). Try again later."
+            )
             raise error
         return delay
 

@@ -14,6 +14,7 @@ from .messages import CONTINUED, Message, calls_of, text_of
 
 NO_IMAGE = "[an image was here; this model does not take images]"
 BRIDGE = "(understood)"
+NO_REASONING = " "  # Kimi takes an empty text for a missing one
 REFUSED_IMAGE = "[an image was here; the provider refused it]"
 # Google, "Thought signatures": the value to give for calls that another model made.
 FOREIGN_SIGNATURE = "skip_thought_signature_validator"
@@ -40,7 +41,7 @@ def plain_calls(message: Message) -> Message:
 
 def with_reasoning(message: Message) -> Message:
     needs = message.get("role") == "assistant" and not message.get("reasoning_content")
-    return _changed(message, reasoning_content=message.get("reasoning") or "") if needs else message
+    return _changed(message, reasoning_content=message.get("reasoning") or NO_REASONING) if needs else message
 
 
 def signed(message: Message) -> Message:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+MAX_PIECES = 1000  # data lines that one event may be cut into
 MAX_LINE = 64 * 1024 * 1024  # bytes; longer lines are not a reply
 
 DONE = "[DONE]"
@@ -22,8 +23,10 @@ class EventReader:
     """Cuts the bytes of a body into payloads, in the order they came."""
 
     def __init__(self) -> None:
-        self._rest = b""
-        self._pending = ""
+        self._rest: list[bytes] = []  # of a line whose end has not come
+        self._held = 0  # bytes of it
+        self._begun = False
+        self._pending: list[str] = []  # data lines that are not yet JSON
         self._stray: list[str] = []
         self._error_event = False
 
@@ -31,20 +34,24 @@ class EventReader:
         """The payloads that `data` completes."""
         if b"\r" in data:
             data = data.replace(b"\r", b"\n")
-        lines = (self._rest + data).split(b"\n")
-        self._rest = lines.pop()
+        *lines, rest = data.split(b"\n")
+        if lines:
+            lines[0] = b"".join([*self._rest, lines[0]])
+            self._rest, self._held = [], 0
+        self._rest.append(rest)
+        self._held += len(rest)
         for line in lines:
             payload = self._line(line.decode("utf-8", "replace"))
             if payload is not None:
                 yield payload
-        if len(self._rest) > MAX_LINE:
-            self._rest = b""
+        if self._held > MAX_LINE:
+            self._rest, self._held = [], 0
             yield f"a line of more than {MAX_LINE:,} bytes"
 
     def close(self) -> Iterator[Payload]:
         """What is left when the body ends; text that is not JSON is a reply that broke off."""
-        last = self._line(self._rest.decode("utf-8", "replace"))
-        self._rest = b""
+        last = self._line(b"".join(self._rest).decode("utf-8", "replace"))
+        self._rest = []
         if last is not None:
             yield last
         stray = "\n".join(self._stray).strip()
@@ -52,20 +59,22 @@ class EventReader:
             body = _json(stray)
             yield body if isinstance(body, dict) else stray
         elif self._pending:
-            yield self._pending
+            yield "\n".join(self._pending)
 
     def _line(self, line: str) -> Payload | None:
+        if not self._begun:
+            line, self._begun = line.removeprefix("\ufeff"), True
         if line.startswith("data:"):
             return self._data(line[5:].strip())
         if not line or line.isspace():
-            pending, self._pending, self._error_event = self._pending, "", False
+            pending, self._pending, self._error_event = "\n".join(self._pending), [], False
             return pending or None
         if line.startswith(":"):
             return KEEP_ALIVE
         if line.startswith(("event:", "id:", "retry:")):
             self._error_event = line[6:].strip() == "error"
             return None
-        self._stray.append(line.lstrip("\ufeff"))
+        self._stray.append(line)
         return None
 
     def _data(self, text: str) -> Payload | None:
@@ -73,12 +82,14 @@ class EventReader:
             return DONE
         if not self._pending and not text.startswith(("{", "[")):
             return KEEP_ALIVE
-        text = f"{self._pending}\n{text}" if self._pending else text
-        value = _json(text)
+        self._pending.append(text)
+        value = _json("\n".join(self._pending)) if text.endswith(("}", "]")) else None
         if value is None:
-            self._pending = text
-            return None
-        self._pending = ""
+            if len(self._pending) < MAX_PIECES:
+                return None
+            pending, self._pending = self._pending, []
+            return "\n".join(pending)
+        self._pending = []
         return {"error": value} if self._error_event and "error" not in value else value
 
 

@@ -103,6 +103,7 @@ class ReplyBuilder:
         self._fields: dict[str, Pieces] = {}  # reasoning by the field it came in
         self._details: list[dict[str, Any]] = []
         self._calls = CallCollector(names)
+        self.names = names
         self._usage: dict[str, Any] = {}
         self._choice: Any = None  # the index of the choice that is read; no second one was asked for
         self._carried = False  # a message that follows deltas repeats them
@@ -118,8 +119,7 @@ class ReplyBuilder:
     @property
     def failure(self) -> str:
         """The finish reason if it says that the provider gave up, else ""."""
-        reason = (self.finish_reason or "").lower()
-        return reason if reason in FAILURE_REASONS else ""
+        return self.finish_reason or "" if _is(self.finish_reason, FAILURE_REASONS) else ""
 
     def add(self, chunk: dict[str, Any]) -> bool:
         """Takes one chunk; whether it carried anything of the reply."""
@@ -141,7 +141,8 @@ class ReplyBuilder:
         self._carried |= carried
         reason = choice.get("finish_reason")
         if isinstance(reason, str) and reason:
-            self.finish_reason = reason
+            if not (_is(self.finish_reason, ENDED_EARLY) and not _is(reason, ENDED_EARLY)):
+                self.finish_reason = reason  # a router's own last word does not undo what was said before
             return True
         return carried
 
@@ -155,8 +156,7 @@ class ReplyBuilder:
         if self._details:
             message["reasoning_details"] = self._details
         calls = self._calls.finished()
-        reason = (self.finish_reason or "").lower()
-        filtered = reason in FILTER_REASONS
+        filtered = _is(self.finish_reason, FILTER_REASONS)
         if calls:
             message["tool_calls"] = calls
         return Reply(
@@ -164,7 +164,7 @@ class ReplyBuilder:
             reasoning=mended(str(self._thoughts)),
             finish_reason="content_filter" if filtered else self.finish_reason,
             usage=usage_of(self._usage),
-            cut=self._calls.open or reason in CUT_REASONS or (filtered and bool(calls)),
+            cut=self._calls.open or _is(self.finish_reason, CUT_REASONS) or (filtered and bool(calls)),
             tool_calls=tuple(
                 ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls
             ),
@@ -256,21 +256,25 @@ class ReplyBuilder:
             self._on_reasoning(mended(text))
 
 
+# Finish reasons, whole or as a word of one ("function_call_filter: MALFORMED_FUNCTION_CALL").
 # The provider gave up: its fault in general, DeepSeek, GLM, vLLM, Gemini.
-FAILURE_REASONS = (
-    "error",
-    "insufficient_system_resource",
-    "network_error",
-    "abort",
-    "cancelled",
-    "malformed_function_call",
+FAILURE_REASONS = frozenset(
+    "error insufficient_system_resource network_error abort cancelled malformed_function_call "
+    "unexpected_tool_call".split()
 )
-# A filter ended the reply: OpenAI, GLM, Gemini.
-FILTER_REASONS = ("content_filter", "sensitive", "safety", "recitation", "prohibited_content", "blocklist")
+# A filter ended the reply: OpenAI, GLM, Anthropic, Gemini.
+FILTER_REASONS = frozenset(
+    "content_filter sensitive refusal safety recitation prohibited_content blocklist spii image_safety".split()
+)
 # What else providers call the output limit (Anthropic, Mistral, Gemini, GLM).
-CUT_REASONS = ("length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded")
+CUT_REASONS = frozenset("length max_tokens max_output_tokens model_length model_context_window_exceeded".split())
+ENDED_EARLY = FAILURE_REASONS | FILTER_REASONS | CUT_REASONS
 # DeepSeek, Kimi, Qwen, GLM and llama.cpp; OpenRouter, vLLM and Groq; Copilot; Ollama.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+
+
+def _is(reason: str | None, kinds: frozenset[str]) -> bool:
+    return not kinds.isdisjoint(re.findall(r"[a-z_]+", (reason or "").lower()))
 
 
 def _numbered(message: Any) -> Any:

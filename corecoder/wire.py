@@ -174,6 +174,8 @@ class Wire:
                 token.check()
                 raise self._fault(error, begun, silence) from None
             token.check()
+            if silence.fault:  # a body that ends with its connection: it was us who cut it
+                raise StreamBroken(silence.fault)
 
     def _send(self, content: bytes) -> Any:
         timeout = self._openai.Timeout(None, connect=CONNECT_TIMEOUT, pool=CONNECT_TIMEOUT)

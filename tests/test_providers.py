@@ -79,6 +79,9 @@ OVERFLOWS = [
     ),
     (422, "`inputs` must have less than 4095 tokens. Given: 5000", 4095),
     (400, "The prompt exceeds the context length of 8192", 8192),
+    (400, "too many tokens: total number of tokens in the prompt cannot exceed 128000 - received 140000", 128000),
+    (400, "total tokens 140000 exceed 131072", 131072),
+    (422, "inputs too long: 9000 > 8192", 8192),
     (400, "Prompt length 9000 exceeds maximum context length 8192", 8192),
 ]
 
@@ -150,6 +153,19 @@ OTHERS: list[tuple[int | None, Any, type[ProviderError]]] = [
     (None, {"error": {"message": "bad", "code": "400"}}, RequestRefused),
     (400, {"error": {"message": "odd", "code": 1214}}, RequestRefused),
     (408, "timeout", ServerFailed),
+    (429, {"error": {"code": "1308", "message": "Usage limit reached for 5 hour. Your limit will reset at 2027-12-30"}},
+     QuotaExhausted),
+    (429, "Tokens per day limit exceeded - too many tokens processed.", QuotaExhausted),
+    (429, "Rate limit reached on tokens per day (TPD): Limit 100000. Please try again in 14m24s.", RateLimited),
+    (403, "Key limit exceeded (total limit)", QuotaExhausted),
+    (400, "Budget has been exceeded! Current cost: 10", QuotaExhausted),
+    (503, {"error": {"code": 503, "message": "Loading model", "type": "unavailable_error"}}, RateLimited),
+    (403, {"error": {"code": "model_not_found", "message": "Project x does not have access to model `y`"}},
+     RequestRefused),
+    (403, "<html><title>Attention Required! | Cloudflare</title></html>", RequestRefused),
+    (400, "API key not valid. Please pass a valid API key.", AuthFailed),
+    (308, "", RequestRefused),
+    (400, {"error": {"code": "0500" + "5" * 5000, "message": "odd"}}, RequestRefused),
     (None, {"error": "Provider returned error"}, ServerFailed),
     (None, {"error": {"message": "internal"}}, ServerFailed),
     (400, "You have exceeded token limit per minute: rate limit", RateLimited),
@@ -210,6 +226,12 @@ def test_the_wait_is_read_from_headers_and_words(headers: dict[str, str], words:
     assert retry_after(headers, words) == wanted
 
 
+def test_the_wait_may_be_in_the_headers_of_the_provider_behind() -> None:
+    error = classify(429, {"error": {"message": "slow down", "metadata": {"headers": {"Retry-After": "7"}}}})
+    assert isinstance(error, RateLimited)
+    assert error.retry_after == 7
+
+
 def test_the_wait_may_be_a_date() -> None:
     wait = retry_after({"Retry-After": formatdate(time.time() + 100, usegmt=True)})
     assert wait is not None
@@ -264,6 +286,15 @@ def test_the_text_for_a_person_is_the_providers_own_and_bounded() -> None:
     assert classify(400, {}).said
     assert "base URL" in str(classify(400, "<html><body>Welcome</body></html>"))
     assert "base URL" not in str(classify(404, "No endpoints found that support tool use."))
+    for words, advice in (
+        ("This model is only supported in v1/responses and not in v1/chat/completions.", "chat completions"),
+        ("No endpoints found matching your data policy", "privacy"),
+        ("model: claude-foo", "--model"),
+        ("xyz is not a valid model ID", "--model"),
+        ("The response was filtered due to Azure OpenAI's content management policy.", "filter"),
+    ):
+        assert advice in str(classify(404 if "found" in words else 400, words))
+    assert "https://x/v1" in str(classify(308, "", {"location": "https://x/v1"}))
     assert "CORECODER_TEMPERATURE" in str(classify(400, {"error": {"message": "Must be <= 2", "param": "temperature"}}))
     assert classify(418, {"error": {}}).said == "HTTP 418 without a text"
 

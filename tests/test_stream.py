@@ -77,6 +77,16 @@ def test_what_is_not_json_is_handed_on_as_text_and_a_torn_end_too() -> None:
     assert payloads(b'data: {"a": 1}\n\ndata: {"b": 1') == [{"a": 1}, '{"b": 1']
 
 
+def test_a_mark_of_byte_order_before_the_first_event_is_none_of_it() -> None:
+    assert payloads(b'\xef\xbb\xbfdata: {"a": 1}\n\n') == [{"a": 1}]
+
+
+def test_data_lines_that_never_become_json_are_given_up() -> None:
+    found = payloads(b"data: {\n" + b"data: x\n" * 2500, 4000)
+    assert found[0].startswith("{\nx\n")
+    assert len(found) == 1
+
+
 def test_an_error_event_is_marked_as_one() -> None:
     assert payloads(b'event: error\ndata: {"message": "no"}\n\n') == [{"error": {"message": "no"}}]
 
@@ -199,7 +209,7 @@ def test_only_one_choice_is_read_and_a_message_that_repeats_it_is_not() -> None:
     assert assembled(D("hel"), other, D("lo"), whole).content == "hello"
 
 
-@pytest.mark.parametrize("reason", ["content_filter", "sensitive", "SAFETY"])
+@pytest.mark.parametrize("reason", ["content_filter", "sensitive", "SAFETY", "content_filter: RECITATION"])
 def test_calls_of_a_reply_that_a_filter_ended_may_not_run(reason: str) -> None:
     reply = assembled(T(fn("bash", '{"x":1}', id="a")), F(reason))
     assert (reply.cut, reply.finish_reason) == (True, "content_filter")
@@ -265,6 +275,12 @@ def test_garbage_names_and_types_end_in_a_sendable_history() -> None:
 def test_a_reply_cut_at_the_output_limit_says_so_whatever_the_arguments() -> None:
     for arguments in ('{"content":"line1\\nline2', '{"content":"whole"}'):
         assert assembled(T(fn("write_file", arguments, id="a")), F("length")).cut
+
+
+def test_a_cut_is_not_undone_by_a_second_finish_reason() -> None:
+    whole = T(fn("write_file", '{"file_path":"a"}', id="a"))
+    for reasons in (["length", "stop"], ["tool_calls", "length"], ["length", "tool_calls"]):
+        assert assembled(whole, *map(F, reasons)).cut
 
 
 def test_a_call_that_breaks_off_is_cut_under_any_finish_reason() -> None:
