@@ -25,11 +25,11 @@ from .events import Usage
 from .intake import Log, Shelf
 from .jobs import CancelToken
 from .ledger import Ledger, Words
-from .memory import is_acknowledgement, is_memory, is_ours, memory, summary_of
-from .messages import Message, calls_of
+from .memory import Memory, is_acknowledgement, memory, read_memory
+from .messages import Message, calls_of, pictures_of, text_of
 from .meter import LEAST_ROOM, LEAST_USABLE, Meter
 from .summary import Model
-from .text import one_line
+from .text import one_line, plural
 
 # Shares of R, the room for conversation.
 FACTS = 0.10
@@ -40,6 +40,7 @@ WORTH_SNIPPING = 0.20  # a change in the middle voids the prompt cache behind it
 LEAST_GAIN = 0.10  # of the fill; a run that frees less is not repeated until the view has grown by as much
 STEPS_BETWEEN_SUMMARIES = 5
 MAX_FAILURES = 3  # summaries refused in a row, after which none is asked for until the user does
+_NOTE_ROOM = 60  # tokens; below it nothing is said of what was left out
 _INSTRUCTION_ROOM = 600  # tokens for the request's instruction
 
 
@@ -111,6 +112,7 @@ class ContextManager:
         self._ledger = Ledger()
         self._behind = log is not None and next(log.messages(), None) is not None
         self._fed: dict[int, Message] = {}
+        self._made: dict[int, tuple[Message, dict[str, Any]]] = {}  # what intake and the tiers made, by id(message)
         self._failures = 0
         self._rest_until = 0
         self._summary_at = -STEPS_BETWEEN_SUMMARIES
@@ -121,7 +123,16 @@ class ContextManager:
     def observe(self, message: Message, record: int | None) -> None:
         """Takes note of a message that was logged; in the order of the log."""
         if not self._behind:
-            self._ledger.observe(message, record)
+            self._ledger.observe(message, record, self._kind(record))
+
+    def meta(self, message: Message) -> dict[str, Any]:
+        """What is known of a message beside its words, to be kept with it in the log: `kind` is "memory", "steer" or
+        "notice", `spill` the file with the whole of what was cut, `of` the record that a shorter one stands for."""
+        made = self._made.get(id(message))
+        if made:
+            return made[1]
+        record = self._log.id_of(message) if self._log else None
+        return self._log.meta(record) if self._log and record is not None else {}
 
     def undone(self) -> None:
         """The user took a compaction back: tiers 1 and 2 hold still until the third watermark."""
@@ -177,9 +188,11 @@ class ContextManager:
         sizes = dict.fromkeys(("system", "tools", "compacted", "user", "assistant", "results"), 0)
         sizes["system"] = self.meter.measure(self.meter.system) if self.meter.system else 0
         sizes["tools"] = self.meter.prefix - sizes["system"]
-        for message in view:
+        start, head = self._head(view)
+        for at, message in enumerate(view):
             kind = {"tool": "results", "assistant": "assistant"}.get(message.get("role", ""), "user")
-            sizes["compacted" if is_memory(message) else kind] += self.meter.measure(message)
+            kind = "system" if at < start else "compacted" if at == start and head else kind
+            sizes[kind] += self.meter.measure(message)
         total = self.fill(view)
         scale = total / max(1, sum(sizes.values()))
         return {**{kind: round(size * scale) for kind, size in sizes.items()}, "total": total}
@@ -196,12 +209,21 @@ class ContextManager:
 
     def intake(self, messages: Sequence[Message]) -> list[Message]:
         """The prompt, or the results of one step, with what is too big cut and kept whole beside the log."""
-        return self._shelf.bounded(messages, self.meter.measure, self.meter.count, self.meter.room)
+        bounded = self._shelf.bounded(messages, self.meter.measure, self.meter.count, self.meter.room)
+        self._made.update((id(message), (message, meta)) for message, meta in bounded if meta)
+        return [message for message, _ in bounded]
 
     def recall(self, record: int | str) -> str:
-        """The whole text of a logged message, by record id, or of a spilled text, by the name that its place of
-        the cut gives. Raises KeyError."""
-        return self._shelf.recall(record)
+        """The whole text of a logged message with its calls, by record id, or of a spilled text, by the name that the
+        place of its cut gives. Raises KeyError."""
+        message = self._shelf.whole(record)
+        calls = [call.get("function") or {} for call in calls_of(message)]
+        return text_of(message) + "".join(f"\n-> {call.get('name')}({call.get('arguments')})" for call in calls)
+
+    def pictures(self, record: int | str) -> list[str]:
+        """The URLs of the pictures of a logged message, found like its text. Raises KeyError."""
+        parts = pictures_of(self._shelf.whole(record))
+        return [part["image_url"]["url"] for part in parts if part.get("type") == "image_url"]
 
     # -- the tiers
 
@@ -249,6 +271,7 @@ class ContextManager:
         self.last = Compaction(before, after, len(view), run.how, run.cost, seconds, run.failed)
         if self._log is None:
             self._fed = {id(message): message for message in view}
+        self._made = {id(message): made for message in view if (made := self._made.get(id(message)))}
         self.meter.forget(view)
         return True
 
@@ -275,7 +298,7 @@ class ContextManager:
         if not stubs or (not run.force and freed < WORTH_SNIPPING * room):
             return False
         for at, stub in stubs.items():
-            messages[at] = stub
+            messages[at] = self._stands_for(stub, messages[at])
         run.how = "snip"
         return True
 
@@ -296,38 +319,44 @@ class ContextManager:
             if run.force:  # of a short conversation, too, the older part goes
                 budget = min(budget, self._size(messages) // 3)
             split = tiers.tail_start(messages, self.meter.measure, budget)
-        old = messages[:split]
-        if all(is_ours(message) or is_acknowledgement(message) for message in old):
+        start, head = self._head(messages)
+        if all(map(is_acknowledgement, messages[start + bool(head) : split])):
             return False
         if not run.force and not self._may_summarize():
             return False
-        text = self._get_summary(old, llm, run)
+        text = self._get_summary(messages[:split], llm, run)
         smaller = tiers.joined(self._memory(text, messages[split:]), messages[split:])
-        if self._size(smaller) >= self._size(messages):
+        if self._size(smaller) >= self._size(messages[start:]):
             return False
-        messages[:] = smaller
+        self._replace(messages, start, smaller)
         run.how = run.written_by
         return True
 
     def _hard_collapse(self, messages: list[Message], run: _Run | None = None) -> bool:
         """Tier 3: whatever the history, it then fits. No model is asked: it may be what fails."""
         run = run or _Run()
-        text = summary_of(messages) or self._extract_key_info(messages)
-        unseen = messages[tiers.unseen_start(messages) :]
-        words = [id(message) for item in self._ledger.current() for message in messages if self._is(message, item)]
+        start, head = self._head(messages)
+        rest = messages[start + bool(head) :]
+        text = (head and head.summary) or self._extract_key_info(rest)
+        unseen = rest[tiers.unseen_start(rest) :]
+        current = self._ledger.current()
+        since = max((at + 1 for at, each in enumerate(rest) if any(self._is(each, one) for one in current)), default=0)
         room = min(int(self.meter.room * COLLAPSED), self.meter.budget - self.meter.prefix)
         if self._pressed:  # whatever we count, the provider says it is too much
             room = min(room, int(self._size(messages) * COLLAPSED))
-        since = max((at + 1 for at, message in enumerate(messages) if id(message) in words), default=0)
-        messages[:] = tiers.collapse(
-            messages,
+        messages[:start] = tiers.shrink(messages[:start], self.meter.measure, self.meter.count, room // 2) or []
+        start = len(messages[:start])
+        kept = tiers.collapse(
+            rest,
             self.meter.measure,
             self.meter.count,
             lambda share: self._memory(text, unseen, share),
-            room,
+            room - self._size(messages[:start]),
             since=since,
             record_of=self._record_of,
+            replace=self._stands_for,
         )
+        self._replace(messages, start, kept)
         run.how = "collapse"
         return True
 
@@ -343,7 +372,8 @@ class ContextManager:
         """
         run = run or _Run(original=tuple(messages))
         limit = int(self.meter.room * SUMMARY)
-        previous = summary.without_extract(summary_of(messages))
+        _, head = self._head(messages)
+        previous = summary.without_extract(head.summary) if head else ""
         if llm is not None and (run.force or self._failures < MAX_FAILURES):
             view = run.original
             got = summary.ask_for_summary(
@@ -367,8 +397,10 @@ class ContextManager:
 
     def _summary_request(self, prefix: Sequence[Message], previous: str, limit: int, run: _Run) -> summary.Request:
         tools = self.meter.tools or None
+        start, head = self._head(prefix)
         return summary.Request(
             prefix,
+            prefix[start + bool(head) :],
             self.meter.system,
             tools,
             previous=previous,
@@ -386,25 +418,26 @@ class ContextManager:
         current = self._ledger.current()
         missing = [item for item in current if not any(self._is(message, item) for message in tail)]
         facts = self._ledger.render(int(room * FACTS), count, without=current)
-        request = self._request_text(missing, int(room * REQUEST))
-        pictures = [
-            part
-            for item in missing
-            if share > 0.8 and isinstance(item.message.get("content"), list)
-            for part in item.message["content"]
-            if part.get("type") != "text"
-        ]
+        request, pictures = self._request(missing, int(room * REQUEST))
         text = tiers.fit_text(text, int(room * SUMMARY * 1.5), count) if text else ""
-        return memory("" if text == "…" else text, "" if facts == "…" else facts, request, pictures)
+        return memory("" if text == "…" else text, facts, request, pictures)
 
-    def _request_text(self, words: Sequence[Words], limit: int) -> str:
-        """The current request word for word; where it is too long even so, its head and tail and how to have it."""
+    def _request(self, words: Sequence[Words], limit: int) -> tuple[str, list[dict[str, Any]]]:
+        """The current request word for word, with its pictures; where it is too long even so, the longest texts are cut
+        to head and tail and how to have them, and the newest pictures are kept."""
+        count = self.meter.count
+        level = tiers.water_level([count(item.text) for item in words], limit)
         texts = []
         for item in words:
             again = "" if item.record is None else f"; recall({item.record}) has the whole"
-            note = f"[… {{dropped:,}} characters left out{again} …]"
-            texts.append(tiers.fit_text(item.text, limit // len(words), self.meter.count, note))
-        return "\n\n".join(texts)
+            texts.append(tiers.fit_text(item.text, level, count, f"[… {{dropped:,}} characters left out{again} …]"))
+        pictures = [(part, item.record) for item in words for part in pictures_of(item.message)]
+        kept = tiers.newest([part for part, _ in pictures], limit - sum(map(count, texts)))
+        left_out = pictures[: len(pictures) - len(kept)]
+        if left_out and limit > _NOTE_ROOM:
+            again = ", ".join(f"recall({record})" for record in dict.fromkeys(at for _, at in left_out) if record)
+            texts.append(f"[{plural(len(left_out), 'picture')} left out{again and f'; {again} has them'}]")
+        return "\n\n".join(texts), kept
 
     # -- small questions
 
@@ -428,28 +461,56 @@ class ContextManager:
     def _may_summarize(self) -> bool:
         return self._ledger.replies - self._summary_at >= STEPS_BETWEEN_SUMMARIES
 
+    def _head(self, view: Sequence[Message]) -> tuple[int, Memory | None]:
+        """How many system messages lead `view`, and the memory that follows them, if one does."""
+        at = next((at for at, each in enumerate(view) if each.get("role") not in ("system", "developer")), len(view))
+        ours = at < len(view) and (self._log is None or self.meta(view[at]).get("kind") == "memory")
+        return at, read_memory(view[at]) if ours else None
+
+    def _replace(self, messages: list[Message], start: int, kept: list[Message]) -> None:
+        """Puts a memory and what it leaves in the place of everything from `start` on."""
+        self._made[id(kept[0])] = (kept[0], {"kind": "memory"})
+        messages[start:] = kept
+
+    def _stands_for(self, new: Message, old: Message) -> Message:
+        record = self._record_of(old)
+        if record is not None:
+            self._made[id(new)] = (new, {"of": record})
+        return new
+
     def _record_of(self, message: Message) -> int | None:
-        return self._log.id_of(message) if self._log else None
+        """The record under which the whole of `message` is to be had."""
+        of = self.meta(message).get("of")
+        return of if of is not None or self._log is None else self._log.id_of(message)
+
+    def _kind(self, record: int | None) -> str:
+        return self._log.meta(record).get("kind", "") if self._log and record is not None else ""
 
     def _is(self, message: Message, words: Words) -> bool:
+        """Whether `message` is `words` as they were said."""
         if message is words.message:
             return True
-        return words.record is not None and self._record_of(message) == words.record
+        return self._log is not None and words.record is not None and self._log.id_of(message) == words.record
 
     def _feed(self, messages: Sequence[Message], run: _Run) -> None:
         """Brings the ledger up to date: from the log after a resume, from the list itself where there is no log."""
         if self._log is None:
             if self._fed and not any(id(message) in self._fed for message in messages):
                 self._ledger = Ledger()  # the list holds another conversation now
-            for message in messages:
-                if id(message) not in self._fed:
+            start, head = self._head(messages)
+            for at, message in enumerate(messages):
+                if id(message) in self._fed:
+                    continue
+                if at == start and head:
+                    self._ledger.read_back(head)
+                else:
                     self._ledger.observe(message, None)
             self._fed = {id(message): message for message in messages}
         elif self._behind:
             ledger = Ledger()
             try:
                 for record, message in self._log.messages():
-                    ledger.observe(message, record)
+                    ledger.observe(message, record, self._kind(record))
             except SessionError:
                 pass  # what could be read is better than nothing
             run.token.check()

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .memory import OURS, is_memory, is_ours
+from .memory import OURS, Memory
 from .messages import Message, calls_of, parse_arguments, text_of
 from .text import clip_middle, one_line
 from .tokens import Count
@@ -27,29 +27,40 @@ _READS = ("read_file",)
 _CHANGES = ("write_file", "edit_file")
 _COMMANDS = ("bash",)
 _TODO = ("todo_write",)
-_FAILED = ("Error", "Not run", "Refused", "[no result", "[interrupted")
+_FAILED = ("Error: ", "Not run: ", "[no result: ", "[interrupted by ")  # how this program begins a result of its own
 
 _SCANNED = 30_000  # characters at each end of a command's output that are looked at
-_ENDED = re.compile(r"^\[(exit code -?\d+|killed by [\w ]+|timed out after [\d.]+ s|cancelled|job \d+ runs)", re.M)
+_ENDED = re.compile(
+    r"^\[(exit code -?\d+|killed by [\w ]+|timed out after [\d.]+ s|cancelled|interrupted|job \d+ runs)", re.M
+)
 _EXIT = re.compile(r"\bexit(?:ed)?(?: with)?(?: code| status)?[: ]{1,2}(-?\d{1,5})\b", re.IGNORECASE)
 _TELLING = re.compile(r"error|exception|fail|fatal|panic|assert|denied|not found|no such|undefined|missing", re.I)
-_BEST_TELLING = re.compile(r"E  |\w*(?:Error|Exception|error)\b(?:\[\w+\])?:")
+_BEST_TELLING = re.compile(r"E  |FAILED |\w*(?:Error|Exception|error)\b(?:\[\w+\])?:")
 _TEST_RUN = re.compile(r"\b\d+ (?:passed|failed|passing|failing)\b|^Ran \d+ tests?|^test result: |^(?:ok|FAIL)\s", re.M)
 _FAILING = (
-    re.compile(r"^(?:FAILED|ERROR) (\S+::\S+|\S+\.py)", re.M),  # pytest
+    re.compile(r"^(?:FAILED|ERROR) (\S+?::[^\s\[]+(?:\[.*?\](?= - |$))?|\S+\.py)", re.M),  # pytest
     re.compile(r"^(?:FAIL|ERROR): (\S+ \([\w.]+\))", re.M),  # unittest
     re.compile(r"^ {0,12}--- FAIL: (\S+)", re.M),  # go
     re.compile(r"^test (\S+) \.\.\. FAILED", re.M),  # cargo
     re.compile(r"^ {0,8}(?:●|✕|×) (.{1,120})", re.M),  # jest, vitest
     re.compile(r"^not ok \d+ (?:- )?(.{1,120})", re.M),  # TAP
 )
+_PART = re.compile(r"\blines (\d+) to (\d+) of [\d,]+[^\n]*\]\Z")  # the note below a file that was read in part
+_WORDS = re.compile(r"""'[^']*'|"[^"]*"|[;&|()]+|[^\s;&|()'"]+""")
+_REDIRECTION = re.compile(r"\d?>>?\s*&?\S+")
+_RUNNERS = ("pytest", "py.test", "unittest", "tox", "nox", "jest", "vitest", "mocha", "rspec", "phpunit", "ctest")
+_SUBCOMMANDS = ("test", "check")  # make test, cargo test, npm run test
+_NARROWING = ("-k", "-m", "-t", "-run", "--lf", "--last-failed", "--deselect", "--ignore", "--filter")
+_STOPPING = ("-x", "--exitfirst", "--maxfail")
+_WITH_VALUE = (*_NARROWING, "-n", "-p", "-c", "-o", "-W", "--tb", "--timeout", "--maxfail", "--rootdir", "--durations")
 _MAX_FAILING = 60
 _FILES_PER_LINE = 8
+_MORE = "… and "
 
 
 @dataclass(frozen=True)
 class Words:
-    """A message of the user's, with its record id if there is a log, and whether it began a turn."""
+    """A message of the user's, with its record id if there is a log, and whether it began a turn or was thrown in."""
 
     record: int | None
     message: Message
@@ -70,23 +81,80 @@ class Command:
     why: str
 
 
+@dataclass(frozen=True)
+class TestRun:
+    """What a command that runs tests runs: the runner, what was selected, and whether options chose among that."""
+
+    runner: str
+    selected: tuple[str, ...]
+    narrowed: tuple[str, ...]
+
+    @classmethod
+    def of(cls, command: str, *, failed: bool) -> TestRun:
+        """Read from `command` however its runner was started; one that stops at a failure ran only a part."""
+        words = [word.strip("'\"") for word in _WORDS.findall(_REDIRECTION.sub(" ", command[:4000]))]
+        parts: list[list[str]] = [[]]
+        for word in words:
+            if word[:1] in (*";&|()", ""):
+                parts.append([])
+            elif parts[-1] or "=" not in word:  # without what is set in front of a command
+                parts[-1].append(word)
+        parts = [part for part in parts if part] or [[""]]
+        for part in parts:
+            for at, word in enumerate(part):
+                if os.path.basename(word) in _RUNNERS:
+                    return cls._of(os.path.basename(word), part[at + 1 :], failed)
+                if word in _SUBCOMMANDS:
+                    return cls._of(" ".join(part[: at + 1]), part[at + 1 :], failed)
+        return cls._of(parts[0][0], parts[0][1:], failed)
+
+    @classmethod
+    def _of(cls, runner: str, words: list[str], failed: bool) -> TestRun:
+        selected: list[str] = []
+        narrowed: list[str] = []
+        waiting = iter(words)
+        for word in waiting:
+            option = word.split("=")[0]
+            if option in _NARROWING or (failed and option in _STOPPING):
+                narrowed.append(word)
+            if word in _WITH_VALUE:
+                value = next(waiting, "")
+                narrowed += [value] if word in _NARROWING else []
+            elif not word.startswith("-"):
+                selected.append(word.removeprefix("./").rstrip("/"))
+        return cls(runner, tuple(sorted({*selected} - {"", ".", "..."})), tuple(narrowed))
+
+    def speaks_for(self, test: str, found_by: TestRun) -> bool:
+        """Whether this run ran `test`, which `found_by` once found failing."""
+        if self == found_by:
+            return True
+        if self.narrowed or self.runner != found_by.runner:
+            return False
+        if not self.selected or (found_by.selected and {*found_by.selected} <= {*self.selected}):
+            return True
+        # pytest's ids are paths with :: and [ behind; unittest gives the class in brackets
+        ends = ("::", "/", "[")
+        return any(f"({each}" in test or any(f"/{each}{end}" in f"/{test}::" for end in ends) for each in self.selected)
+
+
 @dataclass
 class Ledger:
     """Fed by `observe` in the order of the log; `render` writes it down within a budget."""
 
     words: list[Words] = field(default_factory=list)
-    read: dict[str, int | None] = field(default_factory=dict)
+    read: dict[str, tuple[int | None, tuple[str, ...]]] = field(default_factory=dict)  # record, ranges (none: whole)
     changed: dict[str, int | None] = field(default_factory=dict)
     commands: deque[Command] = field(default_factory=lambda: deque(maxlen=60))
-    failing: dict[str, tuple[str, int | None]] = field(default_factory=dict)  # test -> command, record
+    failing: dict[str, tuple[TestRun, int | None]] = field(default_factory=dict)  # found by, record
     todo: tuple[str, ...] = ()
     notices: deque[str] = field(default_factory=lambda: deque(maxlen=6))
     replies: int = 0
     _calls: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _last_role: str = ""
+    _before: dict[str, list[str]] = field(default_factory=dict)  # read back: section -> lines
 
-    def observe(self, message: Message, record: int | None) -> None:
-        """Takes note of one message as it was logged."""
+    def observe(self, message: Message, record: int | None, kind: str = "") -> None:
+        """Takes note of one message as it was logged. A user message begins a turn unless its `kind` is "steer"
+        (thrown in while the turn goes on) or "notice" (this program's words)."""
         role = message.get("role", "")
         if role == "assistant":
             self.replies += 1
@@ -95,14 +163,23 @@ class Ledger:
             call = self._calls.pop(message.get("tool_call_id") or "", None)
             if call:
                 self._result(call.get("name") or "", _arguments(call), text_of(message), record)
-        elif role == "user" and is_ours(message):
-            if isinstance(message.get("content"), str) and not is_memory(message):
-                self.notices.append(one_line(text_of(message)[len(OURS) :].rstrip("]"), 300))
-            return
-        elif role == "user":
-            # Words that follow a tool result were thrown in while the turn went on; the prompt before them stands.
-            self.words.append(Words(record, message, starts_turn=self._last_role != "tool"))
-        self._last_role = role
+        elif role == "user" and kind != "notice":
+            self.words.append(Words(record, message, starts_turn=kind != "steer"))
+        elif role == "user" and isinstance(message.get("content"), str):
+            self.notices.append(one_line(text_of(message).removeprefix(OURS).rstrip("]"), 300))
+
+    def read_back(self, memory: Memory) -> None:
+        """Goes on from what an earlier ledger wrote into `memory`."""
+        lines: list[str] = []
+        for line in memory.facts.split("\n"):
+            if line.startswith("- "):
+                lines.append(line[2:])
+            elif line.startswith("  ") and lines:
+                lines[-1] += "\n" + line
+            else:
+                lines = self._before.setdefault(line.rstrip(":"), [])
+        if memory.request:
+            self.words.append(Words(None, memory.request, starts_turn=True))
 
     def current(self) -> list[Words]:
         """The prompt of the current turn and the words thrown in since, oldest first."""
@@ -124,12 +201,14 @@ class Ledger:
         sections = [
             _Section("The user, word for word, newest first", [_quote(item, longest) for item in words], 0.35),
             _Section("Failing tests", [f"{test}{_id(at)}" for test, (_, at) in reversed(self.failing.items())], 0.1),
-            _Section("Files changed", _file_lines(self.changed), 0.15),
+            _Section("Files changed", _file_lines({path: _id(at) for path, at in self.changed.items()}), 0.15),
             _Section("Commands and failures, newest first", [_command(it) for it in reversed(self.commands)], 0.2),
             _Section("Todo list", list(self.todo), 0.1),
             _Section("Notices", list(reversed(self.notices)), 0.02),
-            _Section("Files read", _file_lines(self.read), 0.08),
+            _Section("Files read", _file_lines({path: _ranges(*read) for path, read in self.read.items()}), 0.08),
         ]
+        for section in sections:
+            section.lines += [line for line in self._before.get(section.title, []) if not line.startswith(_MORE)]
         sections = [section for section in sections if section.lines]
         left = budget
         for section in sections:
@@ -147,9 +226,13 @@ class Ledger:
             subject = f"{name} {main_argument(arguments)}".strip()
             self.commands.append(Command(record, one_line(subject, 160), "failed", one_line(text, 160)))
         elif isinstance(path, str) and name in _READS + _CHANGES:
-            files = self.read if name in _READS else self.changed
-            files.pop(path, None)  # so that the newest is last
-            files[path] = record
+            if name in _CHANGES:
+                self.changed.pop(path, None)  # so that the newest is last
+                self.changed[path] = record
+                return
+            ranges = self.read.pop(path, (None, ()))[1]
+            part = _PART.search(text[-400:])
+            self.read[path] = (record, tuple(dict.fromkeys((*ranges, f"{part[1]}-{part[2]}")))[-6:] if part else ())
         elif name in _TODO:
             tasks = arguments.get("tasks")
             self.todo = tuple(_task(task) for task in tasks) if isinstance(tasks, list) else ()
@@ -163,13 +246,13 @@ class Ledger:
         failing = dict.fromkeys(match for pattern in _FAILING for match in pattern.findall(text))
         if not failing and not _TEST_RUN.search(text):
             return
-        # A run speaks for every test it ran: what it, or a narrower run, once found failing is now known anew.
-        for test, (found_by, _) in list(self.failing.items()):
-            if found_by.startswith(command) or test.split("::")[0].split(" ")[0] in command:
-                del self.failing[test]
-        for test in list(failing)[:_MAX_FAILING]:
-            self.failing.pop(test, None)
-            self.failing[test] = (command, record)
+        run = TestRun.of(command, failed=bool(failing))
+        self.failing = {
+            test: found
+            for test, found in self.failing.items()
+            if not (test in failing or run.speaks_for(test, found[0]))
+        }
+        self.failing.update((test, (run, record)) for test in list(failing)[:_MAX_FAILING])
 
 
 @dataclass
@@ -192,7 +275,7 @@ class _Section:
 
     def text(self) -> str:
         more = len(self.lines) - self.taken
-        rest = [f"- … and {more} more"] if more else []
+        rest = [f"- {_MORE}{more} more"] if more else []
         return "\n".join([f"{self.title}:", *(f"- {line}" for line in self.lines[: self.taken]), *rest])
 
 
@@ -212,11 +295,11 @@ def _arguments(function: dict[str, Any]) -> dict[str, Any]:
 
 
 def _outcome(text: str) -> str:
-    if text.startswith(_FAILED):
-        return "not run" if text.startswith(("Not run", "Refused")) else "failed"
     ended = _ENDED.findall(text[-1500:])
     if ended:
         return str(ended[-1]).replace("exit code", "exit")
+    if text.startswith(_FAILED):
+        return "not run" if text.startswith("Not run: ") else "failed"
     found = _EXIT.findall(text[-300:]) or _EXIT.findall(text[:300])
     return f"exit {found[-1]}" if found else "exit 0"
 
@@ -255,12 +338,18 @@ def _command(command: Command) -> str:
     return f"{_id(command.record).strip()} {command.outcome}: {command.command}{why}".strip()
 
 
-def _file_lines(files: dict[str, int | None]) -> list[str]:
-    """Paths by directory, the newest first, a handful to a line: the directory is written once."""
+def _ranges(record: int | None, ranges: tuple[str, ...]) -> str:
+    lines = f" lines {' '.join(ranges)}" if ranges else ""
+    return f"{lines}{_id(record)}"
+
+
+def _file_lines(files: dict[str, str]) -> list[str]:
+    """Paths by directory, the newest first, a handful to a line: the directory is written once. `files` has what
+    stands behind each."""
     groups: dict[str, list[str]] = {}
-    for path, record in reversed(files.items()):
-        directory, name = os.path.split(path)
-        groups.setdefault(directory, []).append(f"{name}{_id(record)}")
+    for path, more in reversed(files.items()):
+        directory, name = os.path.split(one_line(path, 400))
+        groups.setdefault(directory, []).append(f"{name}{more}")
     lines = []
     for directory, names in groups.items():
         prefix = f"{directory.rstrip('/')}/: " if directory else ""

@@ -99,6 +99,13 @@ def text_of(message: Message) -> str:
     return ""
 
 
+def pictures_of(message: Message) -> list[dict[str, Any]]:
+    """The parts of a message that are not text: pictures, or whatever else a provider takes."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    return [part for part in parts if isinstance(part, dict) and part.get("type") != "text"]
+
+
 def calls_of(message: Message) -> list[dict[str, Any]]:
     """The tool calls of an assistant message, [] for every other message."""
     calls = message.get("tool_calls") if message.get("role") == "assistant" else None

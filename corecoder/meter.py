@@ -22,6 +22,7 @@ LEAST_USABLE = 8_000
 LEAST_ROOM = 4_000
 _RATIO = (0.5, 3.0)  # reported to estimated; what lies outside is an error of one of them
 _LEAST_WINDOW = 1_000  # an error that names less names something else
+_BELOW_REFUSED = 0.95  # of what was refused although the window that was named has room for it
 _RANKS_FROM = 0.40  # of the usable window: below it the cheap estimate is good enough
 
 
@@ -69,6 +70,8 @@ class Meter:
         self._calibrated = False
         self._anchor: _Anchor | None = None
         self._warned = False
+        self._refused: float | None = None  # in the units of `measure`, until the next reply tells their scale
+        self._most = float("inf")  # tokens; what a refusal showed, whatever the window is said to be
 
     @property
     def reserve(self) -> int:
@@ -79,7 +82,8 @@ class Meter:
     @property
     def usable(self) -> int:
         """U: tokens of the window that a prompt may take."""
-        return self.window - self.reserve
+        refused = float("inf") if self._refused is None else self._refused * self._ratio
+        return int(min(self.window - self.reserve, self._most, refused))
 
     # -- in the units of `measure`, before scaling
 
@@ -147,6 +151,7 @@ class Meter:
                 "(Ollama: num_ctx or OLLAMA_CONTEXT_LENGTH) or set CORECODER_MAX_CONTEXT to the one it has."
             )
         self._ratio = min(max(usage.prompt / estimate, _RATIO[0]), _RATIO[1])
+        self._most, self._refused = self.usable if self._refused else self._most, None
         self._calibrated = True
         self._anchor = _Anchor(usage.prompt, tuple(sent))
         return ""
@@ -165,16 +170,16 @@ class Meter:
         """Learns from a refusal, as too long, of a request that we took for `fill` tokens.
 
         `window` is the size that the refusal named, None if it named none. It is believed unless it is absurd (servers
-        are known to name wrong ones), and shows that we count too little where we thought that the request fitted.
-        Without it the window is taken to be a fifth below what was refused.
+        are known to name wrong ones); without it the window is taken to be a fifth below what was refused. Where
+        that would still have room for what was refused, less than that is used from now on, whatever the next reply
+        says of the scale.
         """
         if window is not None and _LEAST_WINDOW <= window < self.window:
             self.window = window
         elif window is None or window < _LEAST_WINDOW or fill >= window:
             self.window = min(self.window, max(_LEAST_WINDOW, int(fill * 0.8) + self.reserve))
         if fill < self.usable:
-            least = self.usable / max(1, fill) * 1.05
-            self._ratio = min(self._ratio * least, _RATIO[1])
+            self._refused = max(fill * _BELOW_REFUSED, _LEAST_WINDOW) / self._ratio
         self._anchor = None
 
     def forget(self, view: Iterable[Message]) -> None:

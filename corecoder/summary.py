@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from .errors import Cancelled, ContextOverflow, ProviderError, RequestRefused, RequestTooLarge
 from .jobs import CancelToken
-from .memory import OURS, is_acknowledgement, is_memory
+from .memory import OURS, is_acknowledgement
 from .messages import Message, Reply, calls_of, repair, text_of
 from .text import clip_middle, one_line
 from .tiers import fit_text, water_level
@@ -76,12 +76,13 @@ class Summary:
 class Request:
     """All that a summary is made from.
 
-    `prefix` is the view up to what the model last saw, `system` and `tools` what goes with every request, `previous`
-    the summary that `prefix` carries, `words` the length to ask for. `piece` is how many characters of text fit into
-    one request of the second way, `whole` whether the prefix fits as it is.
+    `prefix` is the view up to what the model last saw, `previous` the summary that it carries, `new` what came after
+    that; `system` and `tools` go with every request, `words` is the length to ask for. `piece` is how many characters
+    of text fit into one request of the second way, `whole` whether the prefix fits as it is.
     """
 
     prefix: Sequence[Message]
+    new: Sequence[Message]
     system: Message | None = None
     tools: list[dict[str, Any]] | None = None
     previous: str = ""
@@ -169,7 +170,7 @@ def _in_pieces(asking: _Asking, request: Request) -> str:
     """The summary from the conversation as text, piece by piece, each answer being the notes for the next."""
     for size in (request.piece, request.piece // 3):
         try:
-            return _update(asking, request, pieces_of(request.prefix, size))
+            return _update(asking, request, pieces_of(request.new, size))
         except (ContextOverflow, RequestTooLarge):
             continue  # never the same again: the next try is smaller
     raise _Refused("even a third of the conversation was too long for the model to summarise")
@@ -190,7 +191,7 @@ def pieces_of(messages: Sequence[Message], size: int) -> list[str]:
     message is shown shorter, and if that is not enough the oldest pieces are left out."""
     shown = _SHOWN_RESULT
     while True:
-        lines = [_written_out(message, shown) for message in messages if not is_memory(message)]
+        lines = [_written_out(message, shown) for message in messages]
         if sum(map(len, lines)) <= MAX_PIECES * size * 3 // 4 or shown < 200:
             break
         shown //= 2

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from .ledger import main_argument
-from .memory import acknowledgement, is_memory
-from .messages import Message, calls_of, parse_arguments, text_of
+from .memory import acknowledgement
+from .messages import Message, calls_of, parse_arguments, pictures_of, text_of
 from .text import clip_middle, one_line, plural
-from .tokens import Count
+from .tokens import Count, message_tokens
 
 Measure = Callable[[Message], int]
 RecordOf = Callable[[Message], "int | None"]
+Replace = Callable[[Message, Message], Message]  # takes note of which message the first stands for, and gives it back
 
 _WORTH_SNIPPING = 120  # tokens; a stub takes 40 to 80
 _STUB_END = 80  # characters kept of each end of a snipped result
@@ -50,7 +51,7 @@ def results_in(view: Sequence[Message]) -> Iterator[Result]:
 
 
 def is_stub(message: Message) -> bool:
-    """Whether `message` is a result that was snipped."""
+    """Whether `message` looks like a result that was snipped: one that does is not relied on, nothing more."""
     return message.get("role") == "tool" and bool(_STUB.match(text_of(message)))
 
 
@@ -104,7 +105,7 @@ def snip(view: Sequence[Message], measure: Measure, keep: int, record_of: Record
             keep -= size
             if result.at >= unseen or keep >= 0:
                 continue
-        if size < _WORTH_SNIPPING or is_stub(result.message):
+        if size < _WORTH_SNIPPING:
             continue
         stub = make_stub(result.message, result.call, record_of(result.message))
         if 2 * measure(stub) <= size:
@@ -154,6 +155,7 @@ def _repeated(view: Sequence[Message]) -> set[int]:
 Compose = Callable[[float], Message]  # the memory message, its parts cut to this share of their limits
 
 _LEFT_OUT = "[… {dropped} characters left out to fit the context window{again} …]"
+_PICTURES_LEFT_OUT = "\n[{pictures} left out to fit the context window{again}]"
 _LEAST = 40  # tokens that a cut text is worth keeping for
 
 
@@ -166,6 +168,7 @@ def collapse(
     *,
     since: int = 0,
     record_of: RecordOf = lambda _message: None,
+    replace: Replace = lambda new, _old: new,
 ) -> list[Message]:
     """A view of at most `room` made of any history: the memory, what the model has not seen, the newest before that.
 
@@ -176,7 +179,7 @@ def collapse(
     head = _fitting(compose, measure, room * 3 // 4)
     unseen = unseen_start(view)
     left = room - sum(map(measure, joined(head, [])))
-    kept = shrink(view[unseen:], measure, count, left, record_of)
+    kept = shrink(view[unseen:], measure, count, left, record_of, replace)
     if kept is None:
         return [_fitting(compose, measure, room)]
     left -= sum(map(measure, kept))
@@ -184,7 +187,7 @@ def collapse(
     while at > since:
         at -= 1
         left -= measure(view[at])
-        if left < 0 or is_memory(view[at]):
+        if left < 0:
             break
         if view[at].get("role") != "tool":
             start = at
@@ -199,7 +202,12 @@ def joined(head: Message, tail: Sequence[Message]) -> list[Message]:
 
 
 def shrink(
-    group: Sequence[Message], measure: Measure, count: Count, room: int, record_of: RecordOf
+    group: Sequence[Message],
+    measure: Measure,
+    count: Count,
+    room: int,
+    record_of: RecordOf = lambda _message: None,
+    replace: Replace = lambda new, _old: new,
 ) -> list[Message] | None:
     """`group`, a call with its results or any other messages, in at most `room`; None if its frame is too large.
 
@@ -215,10 +223,11 @@ def shrink(
         level = water_level(sizes, room - sum(map(measure, bare)))
         if level < (_LEAST if arguments else 1):
             continue
-        return [
-            message if size <= level else _with_text(message, level, count, record_of(original))
+        cut = [
+            message if size <= level else _with_content(message, level, count, record_of(original))
             for original, message, size in zip(group, lean, sizes, strict=True)
         ]
+        return [new if new is old else replace(new, old) for new, old in zip(cut, group, strict=True)]
     return None
 
 
@@ -280,12 +289,29 @@ def _lean_call(call: dict[str, Any], limit: int, count: Count) -> dict[str, Any]
     return {**call, "function": {**function, "arguments": lean if count(lean) <= limit else "{}"}}
 
 
-def _with_text(message: Message, limit: int, count: Count, record: int | None) -> Message:
-    text = text_of(message)
-    if isinstance(message.get("content"), list):
-        text += "\n[pictures left out to fit the context window]"
+def _with_content(message: Message, limit: int, count: Count, record: int | None) -> Message:
+    """`message` with its content in `limit` tokens: the text's head and tail, and the newest pictures beside it."""
     again = "" if record is None else f"; recall({record}) has the whole"
-    return {**message, "content": fit_text(text, limit, count, _LEFT_OUT.format(dropped="{dropped:,}", again=again))}
+    note = _LEFT_OUT.format(dropped="{dropped:,}", again=again)
+    text, pictures = text_of(message), pictures_of(message)
+    kept = newest(pictures, limit - min(count(text), _LEAST))
+    if len(kept) < len(pictures):
+        text += _PICTURES_LEFT_OUT.format(pictures=plural(len(pictures) - len(kept), "picture"), again=again)
+    text = fit_text(text, limit - parts_tokens(kept), count, note)
+    return {**message, "content": [{"type": "text", "text": text}, *kept] if kept else text}
+
+
+def newest(parts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
+    """The last of `parts` that fit into `room`."""
+    start = len(parts)
+    while start and parts_tokens(parts[start - 1 :]) <= room:
+        start -= 1
+    return list(parts[start:])
+
+
+def parts_tokens(parts: Sequence[dict[str, Any]]) -> int:
+    """Tokens of content parts by themselves."""
+    return message_tokens({"content": parts}) - message_tokens({})
 
 
 def _arguments(function: dict[str, Any]) -> dict[str, Any]:
