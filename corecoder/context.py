@@ -29,7 +29,7 @@ from .memory import Memory, is_acknowledgement, memory, read_memory
 from .messages import Message, calls_of, pictures_of, text_of
 from .meter import LEAST_ROOM, LEAST_USABLE, Meter
 from .summary import Model
-from .text import one_line, plural
+from .text import one_line
 
 # Shares of R, the room for conversation.
 FACTS = 0.10
@@ -40,7 +40,6 @@ WORTH_SNIPPING = 0.20  # a change in the middle voids the prompt cache behind it
 LEAST_GAIN = 0.10  # of the fill; a run that frees less is not repeated until the view has grown by as much
 STEPS_BETWEEN_SUMMARIES = 5
 MAX_FAILURES = 3  # summaries refused in a row, after which none is asked for until the user does
-_NOTE_ROOM = 60  # tokens; below it nothing is said of what was left out
 _INSTRUCTION_ROOM = 600  # tokens for the request's instruction
 
 
@@ -232,7 +231,7 @@ class ContextManager:
         self.meter.adopt(view)
         self.meter.forget(view)
         fill = self._fill_seen = self.fill(view)
-        return fill >= self._mark(2 if self._held else 0) and not self._resting(fill)
+        return fill >= self._mark(2 if self._held else 0) and (fill >= self._rest_until or self._pressed)
 
     def maybe_compress(
         self,
@@ -322,7 +321,7 @@ class ContextManager:
         start, head = self._head(messages)
         if all(map(is_acknowledgement, messages[start + bool(head) : split])):
             return False
-        if not run.force and not self._may_summarize():
+        if not run.force and self._ledger.replies - self._summary_at < STEPS_BETWEEN_SUMMARIES:
             return False
         text = self._get_summary(messages[:split], llm, run)
         smaller = tiers.joined(self._memory(text, messages[split:]), messages[split:])
@@ -418,26 +417,13 @@ class ContextManager:
         current = self._ledger.current()
         missing = [item for item in current if not any(self._is(message, item) for message in tail)]
         facts = self._ledger.render(int(room * FACTS), count, without=current)
-        request, pictures = self._request(missing, int(room * REQUEST))
+        records = {id(item.message): item.record for item in missing}
+        said = [item.message for item in missing]
+        said = tiers.shrink(said, self.meter.measure, count, int(room * REQUEST), lambda each: records[id(each)]) or []
+        request = "\n\n".join(map(text_of, said))
         text = tiers.fit_text(text, int(room * SUMMARY * 1.5), count) if text else ""
+        pictures = [part for message in said for part in pictures_of(message)]
         return memory("" if text == "…" else text, facts, request, pictures)
-
-    def _request(self, words: Sequence[Words], limit: int) -> tuple[str, list[dict[str, Any]]]:
-        """The current request word for word, with its pictures; where it is too long even so, the longest texts are cut
-        to head and tail and how to have them, and the newest pictures are kept."""
-        count = self.meter.count
-        level = tiers.water_level([count(item.text) for item in words], limit)
-        texts = []
-        for item in words:
-            again = "" if item.record is None else f"; recall({item.record}) has the whole"
-            texts.append(tiers.fit_text(item.text, level, count, f"[… {{dropped:,}} characters left out{again} …]"))
-        pictures = [(part, item.record) for item in words for part in pictures_of(item.message)]
-        kept = tiers.newest([part for part, _ in pictures], limit - sum(map(count, texts)))
-        left_out = pictures[: len(pictures) - len(kept)]
-        if left_out and limit > _NOTE_ROOM:
-            again = ", ".join(f"recall({record})" for record in dict.fromkeys(at for _, at in left_out) if record)
-            texts.append(f"[{plural(len(left_out), 'picture')} left out{again and f'; {again} has them'}]")
-        return "\n\n".join(texts), kept
 
     # -- small questions
 
@@ -454,12 +440,6 @@ class ContextManager:
         taken = self.meter.prefix + room * (FACTS + SUMMARY) + request
         below = self.meter.budget * self._marks[0] - taken
         return int(max(room * self._tail / 4, min(room * self._tail, below)))
-
-    def _resting(self, fill: int) -> bool:
-        return fill < self._rest_until and not self._pressed
-
-    def _may_summarize(self) -> bool:
-        return self._ledger.replies - self._summary_at >= STEPS_BETWEEN_SUMMARIES
 
     def _head(self, view: Sequence[Message]) -> tuple[int, Memory | None]:
         """How many system messages lead `view`, and the memory that follows them, if one does."""

@@ -11,6 +11,7 @@ strange tool leaves no trace in it but the user's words.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections import deque
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .memory import OURS, Memory
-from .messages import Message, calls_of, parse_arguments, text_of
+from .messages import Message, arguments_of, calls_of, text_of
 from .text import clip_middle, one_line
 from .tokens import Count
 
@@ -86,43 +87,28 @@ class TestRun:
     """What a command that runs tests runs: the runner, what was selected, and whether options chose among that."""
 
     runner: str
-    selected: tuple[str, ...]
+    selected: frozenset[str]
     narrowed: tuple[str, ...]
 
     @classmethod
     def of(cls, command: str, *, failed: bool) -> TestRun:
         """Read from `command` however its runner was started; one that stops at a failure ran only a part."""
-        words = [word.strip("'\"") for word in _WORDS.findall(_REDIRECTION.sub(" ", command[:4000]))]
-        parts: list[list[str]] = [[]]
-        for word in words:
-            if word[:1] in (*";&|()", ""):
-                parts.append([])
-            elif parts[-1] or "=" not in word:  # without what is set in front of a command
-                parts[-1].append(word)
-        parts = [part for part in parts if part] or [[""]]
-        for part in parts:
-            for at, word in enumerate(part):
-                if os.path.basename(word) in _RUNNERS:
-                    return cls._of(os.path.basename(word), part[at + 1 :], failed)
-                if word in _SUBCOMMANDS:
-                    return cls._of(" ".join(part[: at + 1]), part[at + 1 :], failed)
-        return cls._of(parts[0][0], parts[0][1:], failed)
-
-    @classmethod
-    def _of(cls, runner: str, words: list[str], failed: bool) -> TestRun:
-        selected: list[str] = []
-        narrowed: list[str] = []
-        waiting = iter(words)
-        for word in waiting:
+        words = [word.strip("'\"") for word in _WORDS.findall(_REDIRECTION.sub(" ", command[:4000]))] or [""]
+        names = [os.path.basename(word) for word in words]
+        found = [at for at, name in enumerate(names) if name in _RUNNERS]
+        found += [at for at, name in enumerate(names) if name in _SUBCOMMANDS and at]
+        at = (found or [0])[0]
+        runner = " ".join(names[at - (names[at] in _SUBCOMMANDS and at > 0) : at + 1])
+        selected, narrowed = set(), []
+        rest = itertools.takewhile(lambda word: word[:1] not in (*";&|()",), words[at + 1 :])
+        for word in rest:
             option = word.split("=")[0]
+            value = next(rest, "") if word in _WITH_VALUE else ""
             if option in _NARROWING or (failed and option in _STOPPING):
-                narrowed.append(word)
-            if word in _WITH_VALUE:
-                value = next(waiting, "")
-                narrowed += [value] if word in _NARROWING else []
+                narrowed.append(f"{word} {value}")
             elif not word.startswith("-"):
-                selected.append(word.removeprefix("./").rstrip("/"))
-        return cls(runner, tuple(sorted({*selected} - {"", ".", "..."})), tuple(narrowed))
+                selected.add(word.removeprefix("./").rstrip("/"))
+        return cls(runner, frozenset(selected - {"", ".", "..."}), tuple(narrowed))
 
     def speaks_for(self, test: str, found_by: TestRun) -> bool:
         """Whether this run ran `test`, which `found_by` once found failing."""
@@ -130,7 +116,7 @@ class TestRun:
             return True
         if self.narrowed or self.runner != found_by.runner:
             return False
-        if not self.selected or (found_by.selected and {*found_by.selected} <= {*self.selected}):
+        if not self.selected or (found_by.selected and found_by.selected <= self.selected):
             return True
         # pytest's ids are paths with :: and [ behind; unittest gives the class in brackets
         ends = ("::", "/", "[")
@@ -162,7 +148,7 @@ class Ledger:
         elif role == "tool":
             call = self._calls.pop(message.get("tool_call_id") or "", None)
             if call:
-                self._result(call.get("name") or "", _arguments(call), text_of(message), record)
+                self._result(call.get("name") or "", arguments_of(call), text_of(message), record)
         elif role == "user" and kind != "notice":
             self.words.append(Words(record, message, starts_turn=kind != "steer"))
         elif role == "user" and isinstance(message.get("content"), str):
@@ -284,14 +270,6 @@ def main_argument(arguments: dict[str, Any], limit: int = 80) -> str:
     names = ("file_path", "command", "pattern", "path", "id", *arguments)
     value = next((arguments[name] for name in names if isinstance(arguments.get(name), (str, int))), "")
     return one_line(str(value), limit)
-
-
-def _arguments(function: dict[str, Any]) -> dict[str, Any]:
-    raw = function.get("arguments")
-    try:
-        return parse_arguments(raw) if isinstance(raw, str) else {}
-    except ValueError:
-        return {}
 
 
 def _outcome(text: str) -> str:

@@ -112,6 +112,15 @@ def calls_of(message: Message) -> list[dict[str, Any]]:
     return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
 
 
+def arguments_of(call: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, or of its function part; {} where they are no JSON object."""
+    raw = (call.get("function") or call).get("arguments")
+    try:
+        return parse_arguments(raw) if isinstance(raw, str) else {}
+    except ValueError:
+        return {}
+
+
 def unpaired(view: Sequence[Message]) -> list[str]:
     """What is wrong with the pairing of calls and results in `view`, in words; [] for a sendable one.
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from .ledger import main_argument
 from .memory import acknowledgement
-from .messages import Message, calls_of, parse_arguments, pictures_of, text_of
+from .messages import Message, arguments_of, calls_of, pictures_of, text_of
 from .text import clip_middle, one_line, plural
 from .tokens import Count, message_tokens
 
@@ -117,7 +117,7 @@ def make_stub(message: Message, call: dict[str, Any], record: int | None) -> Mes
     """A tool result reduced to what it was, how to have it back, and its first and last lines."""
     text = text_of(message)
     name = one_line(call.get("name") or "result", 64)
-    subject = " ".join(part for part in (name, main_argument(_arguments(call), 60)) if part)
+    subject = " ".join(part for part in (name, main_argument(arguments_of(call), 60)) if part)
     size = len(text.encode("utf-8", "replace"))
     amount = f"{plural(text.count(chr(10)) + 1, 'line')}, {_bytes(size)}"
     number = "" if record is None else f"#{record} "
@@ -141,7 +141,7 @@ def _repeated(view: Sequence[Message]) -> set[int]:
         text = text_of(result.message)
         keys: set[object] = {text} if len(text) >= _SAME_TEXT else set()
         if result.call.get("name") == "read_file":
-            arguments = _arguments(result.call)
+            arguments = arguments_of(result.call)
             keys.add((arguments.get("file_path"), arguments.get("offset"), arguments.get("limit")))
         if keys & later:
             repeated.add(result.at)
@@ -282,7 +282,7 @@ def _lean_call(call: dict[str, Any], limit: int, count: Count) -> dict[str, Any]
     raw = function.get("arguments")
     if isinstance(raw, str) and count(raw) <= limit:
         return call
-    values = _arguments(function)
+    values = arguments_of(function)
     per_value = limit // (2 * len(values) + 1)
     cut = {key: fit_text(item, per_value, count) if isinstance(item, str) else item for key, item in values.items()}
     lean = json.dumps(cut, ensure_ascii=False)
@@ -312,14 +312,6 @@ def newest(parts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
 def parts_tokens(parts: Sequence[dict[str, Any]]) -> int:
     """Tokens of content parts by themselves."""
     return message_tokens({"content": parts}) - message_tokens({})
-
-
-def _arguments(function: dict[str, Any]) -> dict[str, Any]:
-    raw = function.get("arguments")
-    try:
-        return parse_arguments(raw) if isinstance(raw, str) else {}
-    except ValueError:
-        return {}
 
 
 def _bytes(size: int) -> str:

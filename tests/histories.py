@@ -82,6 +82,7 @@ class Play:
         self.prompt = ""
         self.current: list[str] = []  # the current request as it was logged
         self.unseen: list[Message] = []
+        self.collapsed = False  # since the last reply
         self.hows: list[str] = []
         self.sizes: list[int] = []
         self.requests: list[list[Message]] = []
@@ -104,7 +105,7 @@ class Play:
     def reply(self, message: Message) -> None:
         """The model's answer to the request that is due."""
         self.request()
-        self.unseen = []
+        self.unseen, self.collapsed = [], False
         self._append([message])
 
     def results(self, results: Sequence[Message]) -> None:
@@ -152,6 +153,7 @@ class Play:
         assert last is not None
         assert last.after < last.before
         self.hows.append(last.how)
+        self.collapsed |= last.how == "collapse"
         self.session.replace_view(view, how=last.how, meta=self.context.meta)
         assert unpaired(view) == []
         assert unrepaired(view)
@@ -196,7 +198,7 @@ class Play:
             assert any(self.prompt in text for text in said), "the current request is not word for word in view"
         if self.hows:
             assert [words.text for words in self.context._ledger.current()] == self.current or self.context._behind
-        if "collapse" not in self.hows[-1:]:
+        if not self.collapsed:
             assert all(message in view for message in self.unseen), "unseen results were touched"
         if self.reports:
             self.context.note_usage(Usage(prompt=size, completion=10), view)
