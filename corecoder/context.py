@@ -22,7 +22,7 @@ from typing import Any
 from . import summary, tiers
 from .errors import SessionError
 from .events import Usage
-from .intake import Log, Shelf
+from .intake import Log, Records
 from .jobs import CancelToken
 from .ledger import Ledger, Words
 from .memory import Memory, is_acknowledgement, memory, read_memory
@@ -107,11 +107,10 @@ class ContextManager:
     def follow(self, log: Log | None) -> None:
         """Starts over with another session. Its ledger is read when it is first needed."""
         self._log = log
-        self._shelf = Shelf(log)
+        self._records = Records(log)
         self._ledger = Ledger()
         self._behind = log is not None and next(log.messages(), None) is not None
         self._fed: dict[int, Message] = {}
-        self._made: dict[int, tuple[Message, dict[str, Any]]] = {}  # what intake and the tiers made, by id(message)
         self._failures = 0
         self._rest_until = 0
         self._summary_at = -STEPS_BETWEEN_SUMMARIES
@@ -122,16 +121,11 @@ class ContextManager:
     def observe(self, message: Message, record: int | None) -> None:
         """Takes note of a message that was logged; in the order of the log."""
         if not self._behind:
-            self._ledger.observe(message, record, self._kind(record))
+            self._ledger.observe(message, record, self._records.kind(record))
 
     def meta(self, message: Message) -> dict[str, Any]:
-        """What is known of a message beside its words, to be kept with it in the log: `kind` is "memory", "steer" or
-        "notice", `spill` the file with the whole of what was cut, `of` the record that a shorter one stands for."""
-        made = self._made.get(id(message))
-        if made:
-            return made[1]
-        record = self._log.id_of(message) if self._log else None
-        return self._log.meta(record) if self._log and record is not None else {}
+        """What is to be kept in the log beside `message`, which intake or a tier made."""
+        return self._records.meta(message)
 
     def undone(self) -> None:
         """The user took a compaction back: tiers 1 and 2 hold still until the third watermark."""
@@ -208,20 +202,18 @@ class ContextManager:
 
     def intake(self, messages: Sequence[Message]) -> list[Message]:
         """The prompt, or the results of one step, with what is too big cut and kept whole beside the log."""
-        bounded = self._shelf.bounded(messages, self.meter.measure, self.meter.count, self.meter.room)
-        self._made.update((id(message), (message, meta)) for message, meta in bounded if meta)
-        return [message for message, _ in bounded]
+        return self._records.bounded(messages, self.meter.measure, self.meter.count, self.meter.room)
 
     def recall(self, record: int | str) -> str:
         """The whole text of a logged message with its calls, by record id, or of a spilled text, by the name that the
         place of its cut gives. Raises KeyError."""
-        message = self._shelf.whole(record)
+        message = self._records.whole(record)
         calls = [call.get("function") or {} for call in calls_of(message)]
         return text_of(message) + "".join(f"\n-> {call.get('name')}({call.get('arguments')})" for call in calls)
 
     def pictures(self, record: int | str) -> list[str]:
         """The URLs of the pictures of a logged message, found like its text. Raises KeyError."""
-        parts = pictures_of(self._shelf.whole(record))
+        parts = pictures_of(self._records.whole(record))
         return [part["image_url"]["url"] for part in parts if part.get("type") == "image_url"]
 
     # -- the tiers
@@ -270,7 +262,7 @@ class ContextManager:
         self.last = Compaction(before, after, len(view), run.how, run.cost, seconds, run.failed)
         if self._log is None:
             self._fed = {id(message): message for message in view}
-        self._made = {id(message): made for message in view if (made := self._made.get(id(message)))}
+        self._records.forget(view)
         self.meter.forget(view)
         return True
 
@@ -292,12 +284,12 @@ class ContextManager:
         """Tier 1: stale results become stubs, all at once, if that frees enough to be worth the cache it voids."""
         run = run or _Run()
         measure, room = self.meter.measure, self.meter.room
-        stubs = tiers.snip(messages, measure, int(room * self._tail), self._record_of)
+        stubs = tiers.snip(messages, measure, int(room * self._tail), self._records.record_of)
         freed = sum(measure(messages[at]) - measure(stub) for at, stub in stubs.items())
         if not stubs or (not run.force and freed < WORTH_SNIPPING * room):
             return False
         for at, stub in stubs.items():
-            messages[at] = self._stands_for(stub, messages[at])
+            messages[at] = self._records.stands_for(stub, messages[at])
         run.how = "snip"
         return True
 
@@ -327,7 +319,7 @@ class ContextManager:
         smaller = tiers.joined(self._memory(text, messages[split:]), messages[split:])
         if self._size(smaller) >= self._size(messages[start:]):
             return False
-        self._replace(messages, start, smaller)
+        messages[start:] = smaller
         run.how = run.written_by
         return True
 
@@ -338,7 +330,7 @@ class ContextManager:
         rest = messages[start + bool(head) :]
         text = (head and head.summary) or self._extract_key_info(rest)
         unseen = rest[tiers.unseen_start(rest) :]
-        current = self._ledger.current()
+        current = self._ledger.current
         since = max((at + 1 for at, each in enumerate(rest) if any(self._is(each, one) for one in current)), default=0)
         room = min(int(self.meter.room * COLLAPSED), self.meter.budget - self.meter.prefix)
         if self._pressed:  # whatever we count, the provider says it is too much
@@ -352,10 +344,10 @@ class ContextManager:
             lambda share: self._memory(text, unseen, share),
             room - self._size(messages[:start]),
             since=since,
-            record_of=self._record_of,
-            replace=self._stands_for,
+            record_of=self._records.record_of,
+            replace=self._records.stands_for,
         )
-        self._replace(messages, start, kept)
+        messages[start:] = kept
         run.how = "collapse"
         return True
 
@@ -414,7 +406,7 @@ class ContextManager:
     def _memory(self, text: str, tail: Sequence[Message], share: float = 1.0) -> Message:
         """The message that takes the place of what is not in `tail`, its parts within `share` of their limits."""
         room, count = self.meter.room * share, self.meter.count
-        current = self._ledger.current()
+        current = self._ledger.current
         missing = [item for item in current if not any(self._is(message, item) for message in tail)]
         facts = self._ledger.render(int(room * FACTS), count, without=current)
         records = {id(item.message): item.record for item in missing}
@@ -423,7 +415,7 @@ class ContextManager:
         request = "\n\n".join(map(text_of, said))
         text = tiers.fit_text(text, int(room * SUMMARY * 1.5), count) if text else ""
         pictures = [part for message in said for part in pictures_of(message)]
-        return memory("" if text == "…" else text, facts, request, pictures)
+        return self._records.note(memory("" if text == "…" else text, facts, request, pictures), kind="memory")
 
     # -- small questions
 
@@ -436,7 +428,7 @@ class ContextManager:
     def _tail_budget(self) -> int:
         """What the kept tail may take: its share, and less where the result would not land below the first mark."""
         room = self.meter.room
-        request = sum(self.meter.count(words.text) for words in self._ledger.current())
+        request = sum(self.meter.count(words.text) for words in self._ledger.current)
         taken = self.meter.prefix + room * (FACTS + SUMMARY) + request
         below = self.meter.budget * self._marks[0] - taken
         return int(max(room * self._tail / 4, min(room * self._tail, below)))
@@ -444,33 +436,14 @@ class ContextManager:
     def _head(self, view: Sequence[Message]) -> tuple[int, Memory | None]:
         """How many system messages lead `view`, and the memory that follows them, if one does."""
         at = next((at for at, each in enumerate(view) if each.get("role") not in ("system", "developer")), len(view))
-        ours = at < len(view) and (self._log is None or self.meta(view[at]).get("kind") == "memory")
+        ours = at < len(view) and (self._log is None or self._records.meta(view[at]).get("kind") == "memory")
         return at, read_memory(view[at]) if ours else None
-
-    def _replace(self, messages: list[Message], start: int, kept: list[Message]) -> None:
-        """Puts a memory and what it leaves in the place of everything from `start` on."""
-        self._made[id(kept[0])] = (kept[0], {"kind": "memory"})
-        messages[start:] = kept
-
-    def _stands_for(self, new: Message, old: Message) -> Message:
-        record = self._record_of(old)
-        if record is not None:
-            self._made[id(new)] = (new, {"of": record})
-        return new
-
-    def _record_of(self, message: Message) -> int | None:
-        """The record under which the whole of `message` is to be had."""
-        of = self.meta(message).get("of")
-        return of if of is not None or self._log is None else self._log.id_of(message)
-
-    def _kind(self, record: int | None) -> str:
-        return self._log.meta(record).get("kind", "") if self._log and record is not None else ""
 
     def _is(self, message: Message, words: Words) -> bool:
         """Whether `message` is `words` as they were said."""
         if message is words.message:
             return True
-        return self._log is not None and words.record is not None and self._log.id_of(message) == words.record
+        return words.record is not None and self._records.id_of(message) == words.record
 
     def _feed(self, messages: Sequence[Message], run: _Run) -> None:
         """Brings the ledger up to date: from the log after a resume, from the list itself where there is no log."""
@@ -490,7 +463,7 @@ class ContextManager:
             ledger = Ledger()
             try:
                 for record, message in self._log.messages():
-                    ledger.observe(message, record, self._kind(record))
+                    ledger.observe(message, record, self._records.kind(record))
             except SessionError:
                 pass  # what could be read is better than nothing
             run.token.check()

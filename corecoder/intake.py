@@ -42,25 +42,60 @@ class Log(Protocol):
     def spill(self, text: str, kind: str = "txt") -> Path: ...
 
 
-class Shelf:
-    """Where long texts of one session are kept whole. Without a log they are cut all the same, and lost."""
+class Records:
+    """What is known of the messages of one session beside their words, and the files with the whole of long ones.
+
+    Without a log long texts are cut all the same, and lost.
+    """
 
     def __init__(self, log: Log | None) -> None:
         self._log = log
+        self._noted: dict[int, tuple[Message, dict[str, Any]]] = {}  # by id(message), until the log has it
         self._spilled: dict[str, Path] = {}
 
-    def bounded(
-        self, messages: Sequence[Message], measure: Measure, count: Count, room: int
-    ) -> list[tuple[Message, dict[str, Any]]]:
-        """`messages` of one step, none larger than its share of `room`, each with what is to be kept beside it in the
-        log; those that need no cut are the same objects."""
+    def note(self, message: Message, **meta: Any) -> Message:
+        """Takes down what is to be kept beside a new `message`, and gives it back."""
+        self._noted[id(message)] = (message, meta)
+        return message
+
+    def stands_for(self, new: Message, old: Message) -> Message:
+        """Takes down that `new` is a shorter `old`, and gives it back."""
+        record = self.record_of(old)
+        return new if record is None else self.note(new, of=record)
+
+    def forget(self, view: Sequence[Message]) -> None:
+        """Lets go of the notes on messages that are not in `view`."""
+        self._noted = {id(message): noted for message in view if (noted := self._noted.get(id(message)))}
+
+    def meta(self, message: Message) -> dict[str, Any]:
+        """What is kept beside `message`: `kind` is "memory", "steer" or "notice", `spill` the file with the whole of
+        what was cut, `of` the record that a shorter one stands for."""
+        noted = self._noted.get(id(message))
+        record = self.id_of(message)
+        return noted[1] if noted else self._log.meta(record) if self._log and record is not None else {}
+
+    def id_of(self, message: Message) -> int | None:
+        """The record of `message` itself, if it has one."""
+        return self._log.id_of(message) if self._log else None
+
+    def record_of(self, message: Message) -> int | None:
+        """The record under which the whole of `message` is to be had."""
+        of = self.meta(message).get("of")
+        return of if of is not None else self.id_of(message)
+
+    def kind(self, record: int | None) -> str:
+        """The `kind` of a logged message."""
+        return self._log.meta(record).get("kind", "") if self._log and record is not None else ""
+
+    def bounded(self, messages: Sequence[Message], measure: Measure, count: Count, room: int) -> list[Message]:
+        """`messages` of one step, none larger than its share of `room`; those that need no cut are the same objects."""
         results = [measure(message) for message in messages if message.get("role") == "tool"]
         level = min(int(room * ONE_RESULT), water_level(results, int(room * ALL_RESULTS)))
         limits = {"tool": max(level, LEAST), "user": int(room * PROMPT)}
         return [
             self._cut(message, limit, count)
             if (limit := limits.get(message.get("role", ""))) and measure(message) > limit
-            else (message, {})
+            else message
             for message in messages
         ]
 
@@ -79,19 +114,20 @@ class Shelf:
         except KeyError:
             return message  # it was never cut, or its file is gone
 
-    def _cut(self, message: Message, limit: int, count: Count) -> tuple[Message, dict[str, Any]]:
+    def _cut(self, message: Message, limit: int, count: Count) -> Message:
         text, pictures = text_of(message), pictures_of(message)
         kept = newest(pictures, limit - min(count(text), LEAST))
         dropped = len(pictures) - len(kept)
         limit = max(limit - parts_tokens(kept), LEAST)
         if not dropped and count(text) <= limit:
-            return message, {}
+            return message
         name = ""
         if self._log is not None:
             try:
-                path = self._log.spill(json.dumps(message["content"]), "json") if dropped else self._log.spill(text)
+                content = message["content"]  # a text, or a list of parts
+                path = self._log.spill(text) if content == text else self._log.spill(json.dumps(content), "json")
             except SessionError:
-                return message, {}  # nowhere to keep the whole: then the log keeps it, and the tiers cut the view
+                return message  # nowhere to keep the whole: then the log keeps it, and the tiers cut the view
             name = path.name
             self._spilled[name] = path
         note = f"[... {{dropped:,}} of {len(text):,} characters ({plural(text.count(chr(10)) + 1, 'line')}) left out"
@@ -105,8 +141,8 @@ class Shelf:
         if dropped:
             again = f'; recall("{name}") has them' if name else ""
             cut += f"\n[... {plural(dropped, 'picture')} left out to fit the context window{again}]"
-        content = [{"type": "text", "text": cut}, *kept] if kept else cut
-        return {**message, "content": content}, {"spill": name} if name else {}
+        short = {**message, "content": [{"type": "text", "text": cut}, *kept] if kept else cut}
+        return self.note(short, spill=name) if name else short
 
     def _content(self, name: str) -> Any:
         """What stands in a spill file: a text, or the parts of a message. Raises KeyError."""

@@ -61,11 +61,10 @@ _MORE = "… and "
 
 @dataclass(frozen=True)
 class Words:
-    """A message of the user's, with its record id if there is a log, and whether it began a turn or was thrown in."""
+    """A message of the user's, with its record id if there is a log."""
 
     record: int | None
     message: Message
-    starts_turn: bool
 
     @property
     def text(self) -> str:
@@ -128,6 +127,7 @@ class Ledger:
     """Fed by `observe` in the order of the log; `render` writes it down within a budget."""
 
     words: list[Words] = field(default_factory=list)
+    current: list[Words] = field(default_factory=list)  # the prompt of the current turn and what was thrown in since
     read: dict[str, tuple[int | None, tuple[str, ...]]] = field(default_factory=dict)  # record, ranges (none: whole)
     changed: dict[str, int | None] = field(default_factory=dict)
     commands: deque[Command] = field(default_factory=lambda: deque(maxlen=60))
@@ -150,7 +150,7 @@ class Ledger:
             if call:
                 self._result(call.get("name") or "", arguments_of(call), text_of(message), record)
         elif role == "user" and kind != "notice":
-            self.words.append(Words(record, message, starts_turn=kind != "steer"))
+            self._said(Words(record, message), starts_turn=kind != "steer")
         elif role == "user" and isinstance(message.get("content"), str):
             self.notices.append(one_line(text_of(message).removeprefix(OURS).rstrip("]"), 300))
 
@@ -165,16 +165,11 @@ class Ledger:
             else:
                 lines = self._before.setdefault(line.rstrip(":"), [])
         if memory.request:
-            self.words.append(Words(None, memory.request, starts_turn=True))
+            self._said(Words(None, memory.request), starts_turn=True)
 
-    def current(self) -> list[Words]:
-        """The prompt of the current turn and the words thrown in since, oldest first."""
-        start = len(self.words)
-        while start > 0:
-            start -= 1
-            if self.words[start].starts_turn:
-                break
-        return self.words[start:]
+    def _said(self, words: Words, *, starts_turn: bool) -> None:
+        self.words.append(words)
+        self.current = [words] if starts_turn else [*self.current, words]
 
     def render(self, budget: int, count: Count, *, without: Iterable[Words] = ()) -> str:
         """The ledger in at most `budget` tokens, the dearest first and the newest first; what is left out is counted.

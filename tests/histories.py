@@ -197,7 +197,7 @@ class Play:
         if estimate_text(self.prompt) < 500:
             assert any(self.prompt in text for text in said), "the current request is not word for word in view"
         if self.hows:
-            assert [words.text for words in self.context._ledger.current()] == self.current or self.context._behind
+            assert [words.text for words in self.context._ledger.current] == self.current or self.context._behind
         if not self.collapsed:
             assert all(message in view for message in self.unseen), "unseen results were touched"
         if self.reports:

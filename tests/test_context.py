@@ -461,14 +461,14 @@ def test_words_of_the_user_that_look_like_ours_stay_the_users(home: Path, projec
             play.results([result(f"c{step}", code(100, f"t{step}"))])
         assert play.hows
         play.compress(force=True)
-        assert [words.text for words in play.context._ledger.current()] == [text]
+        assert [words.text for words in play.context._ledger.current] == [text]
         kept = read_memory(play.session.view[0])
         assert kept
         assert kept.request == user(text)
         assert "Drop all tables" not in kept.summary
         play.resume()
         assert play.compress(force=True) or play.context._feed(play.session.view, _forced()) is None
-        assert [words.text for words in play.context._ledger.current()] == [text]
+        assert [words.text for words in play.context._ledger.current] == [text]
         play.session.close()
 
 
@@ -839,5 +839,5 @@ def test_what_is_thrown_in_while_the_model_answers_joins_the_current_request(hom
     resumed = Agent(ScriptedLLM([]), session=again)
     for context in (agent.context, resumed.context):
         context._feed(again.view, _forced())
-        assert [words.text for words in context._ledger.current()] == ["mend it", "and gently"]
+        assert [words.text for words in context._ledger.current] == ["mend it", "and gently"]
     resumed.close()

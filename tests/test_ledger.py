@@ -188,17 +188,17 @@ def test_words_thrown_in_during_a_turn_do_not_replace_its_prompt() -> None:
     ledger.observe(user("gently"), 6, "steer")
     ledger.observe({"role": "assistant", "content": "mended"}, 7)
     ledger.observe(user("and test it"), 8, "steer")
-    assert [words.text for words in ledger.current()] == ["mend it", "gently", "and test it"]
+    assert [words.text for words in ledger.current] == ["mend it", "gently", "and test it"]
 
 
 def test_a_prompt_after_a_turn_that_ended_with_a_tool_result_is_the_current_request() -> None:
     ledger = fed(user("first"), *run("ls", "a"), user("second"))
-    assert [words.text for words in ledger.current()] == ["second"]
+    assert [words.text for words in ledger.current] == ["second"]
 
 
 def test_what_the_program_itself_says_is_a_notice_and_not_the_user() -> None:
     ledger = fed(user("mend it"), *run("ls", "a"), {**user(f"{OURS}the date is now 2 May]"), "kind": "notice"})
-    assert [words.text for words in ledger.current()] == ["mend it"]
+    assert [words.text for words in ledger.current] == ["mend it"]
     assert "Notices:\n- the date is now 2 May" in written(ledger)
 
 

@@ -158,6 +158,17 @@ def test_pictures_come_back_to_a_model_that_takes_them(sees: bool, home: Path, p
     session.close()
 
 
+def test_a_long_text_beside_pictures_is_recalled_with_them(home: Path, project: Path) -> None:
+    session, context = managed(home, project)
+    said = {"role": "user", "content": [{"type": "text", "text": code(3_000)}, PICTURE]}
+    [cut] = context.intake([said])
+    assert PICTURE in cut["content"]
+    record = session.append(cut, **context.meta(cut))
+    assert context.recall(record) == code(3_000)
+    assert context.pictures(record) == [PICTURE["image_url"]["url"]]
+    session.close()
+
+
 def test_a_call_is_recalled_with_its_arguments(home: Path, project: Path) -> None:
     session, context = managed(home, project)
     record = session.append(calling(("a", "write_file", {"file_path": "a.py", "content": "x = 1"}), text="Now."))
