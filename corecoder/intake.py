@@ -116,7 +116,7 @@ class Records:
 
     def _cut(self, message: Message, limit: int, count: Count) -> Message:
         text, pictures = text_of(message), pictures_of(message)
-        kept = newest(pictures, limit - min(count(text), LEAST))
+        kept = newest(pictures, limit - min(count(text), limit // 2))  # words are dearer than pictures
         dropped = len(pictures) - len(kept)
         limit = max(limit - parts_tokens(kept), LEAST)
         if not dropped and count(text) <= limit:

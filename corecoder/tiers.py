@@ -294,7 +294,7 @@ def _with_content(message: Message, limit: int, count: Count, record: int | None
     again = "" if record is None else f"; recall({record}) has the whole"
     note = _LEFT_OUT.format(dropped="{dropped:,}", again=again)
     text, pictures = text_of(message), pictures_of(message)
-    kept = newest(pictures, limit - min(count(text), _LEAST))
+    kept = newest(pictures, limit - min(count(text), limit // 2))  # words are dearer
     if len(kept) < len(pictures):
         text += _PICTURES_LEFT_OUT.format(pictures=plural(len(pictures) - len(kept), "picture"), again=again)
     text = fit_text(text, limit - parts_tokens(kept), count, note)

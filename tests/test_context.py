@@ -777,6 +777,18 @@ def test_results_of_one_step_are_cut_biggest_first_and_keep_head_and_tail(make: 
     assert 'recall("' in cut_text
 
 
+def test_the_words_of_a_prompt_are_dearer_than_its_pictures() -> None:
+    context = ContextManager(32_000, system=SYSTEM, tools=TOOLS)
+    words = "and mind this as well, " * 100
+    [prompt] = context.intake([{"role": "user", "content": [{"type": "text", "text": words}, *[PICTURE] * 40]}])
+    assert text_of(prompt).startswith(words)
+    assert pictures_of(prompt)
+    for window in (16_000, 32_000):
+        view = [prompt]
+        ContextManager(window)._hard_collapse(view)
+        assert words in texts(view)
+
+
 def test_a_prompt_of_five_megabytes_is_cut_and_kept_whole() -> None:
     session = Session.in_memory()
     context = ContextManager(128_000, log=session)
