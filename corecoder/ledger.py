@@ -312,7 +312,7 @@ def _command(command: Command) -> str:
 
 
 def _ranges(record: int | None, ranges: tuple[str, ...]) -> str:
-    lines = f" lines {' '.join(ranges)}" if ranges else ""
+    lines = f":{','.join(ranges)}" if ranges else ""
     return f"{lines}{_id(record)}"
 
 

@@ -158,7 +158,7 @@ def test_a_file_read_in_part_is_listed_with_its_lines() -> None:
     for text in ("1\tx\n[lines 1 to 400 of 2,000; go on with offset 401]", "9\ty\n[lines 900 to 950 of 2,000]"):
         messages += [calling(("a", "read_file", {"file_path": "src/big.py"})), result("a", text)]
     other = [calling(("a", "read_file", {"file_path": "src/b.py"})), result("a", "1\tx")]
-    assert "- src/: b.py #6, big.py lines 1-400 900-950 #4" in written(fed(*messages, *other))
+    assert "- src/: b.py #6, big.py:1-400,900-950 #4" in written(fed(*messages, *other))
     whole = [calling(("a", "read_file", {"file_path": "src/big.py"})), result("a", "1\tx")]
     assert "- src/: big.py #6" in written(fed(*messages, *whole))
 
