@@ -7,9 +7,9 @@
 Below the first watermark nothing is touched, so that each request is a byte prefix of the next and the provider's
 prompt cache works. That is also the price: a tier runs rarely, and then it changes much at once.
 
-It works on a plain list in place. With a session's log behind it, stubs and notes carry record ids under which the
-`recall` tool brings back what they stand for. Its own state is set only at the end of a run, so that a run on
-another thread can be abandoned.
+It works on a plain list in place, whose leading system messages it leaves alone. With a session's log behind it, stubs
+and notes carry record ids under which the `recall` tool brings back what they stand for. Its own state is set only at
+the end of a run (notes on messages aside, which name none but their own), so a run on another thread can be abandoned.
 """
 
 from __future__ import annotations

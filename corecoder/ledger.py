@@ -57,6 +57,7 @@ _WITH_VALUE = (*_NARROWING, "-n", "-p", "-c", "-o", "-W", "--tb", "--timeout", "
 _MAX_FAILING = 60
 _FILES_PER_LINE = 8
 _MORE = "… and "
+_FAILING_TESTS, _TODO_LIST = "Failing tests", "Todo list"  # what is known anew replaces these when they are read back
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class TestRun:
+class _TestRun:
     """What a command that runs tests runs: the runner, what was selected, and whether options chose among that."""
 
     runner: str
@@ -90,7 +91,7 @@ class TestRun:
     narrowed: tuple[str, ...]
 
     @classmethod
-    def of(cls, command: str, *, failed: bool) -> TestRun:
+    def of(cls, command: str, *, failed: bool) -> _TestRun:
         """Read from `command` however its runner was started; one that stops at a failure ran only a part."""
         words = [word.strip("'\"") for word in _WORDS.findall(_REDIRECTION.sub(" ", command[:4000]))] or [""]
         names = [os.path.basename(word) for word in words]
@@ -109,11 +110,11 @@ class TestRun:
                 selected.add(word.removeprefix("./").rstrip("/"))
         return cls(runner, frozenset(selected - {"", ".", "..."}), tuple(narrowed))
 
-    def speaks_for(self, test: str, found_by: TestRun) -> bool:
+    def speaks_for(self, test: str, found_by: _TestRun) -> bool:
         """Whether this run ran `test`, which `found_by` once found failing."""
         if self == found_by:
             return True
-        if self.narrowed or self.runner != found_by.runner:
+        if self.narrowed or found_by.runner not in ("", self.runner):
             return False
         if not self.selected or (found_by.selected and found_by.selected <= self.selected):
             return True
@@ -131,7 +132,7 @@ class Ledger:
     read: dict[str, tuple[int | None, tuple[str, ...]]] = field(default_factory=dict)  # record, ranges (none: whole)
     changed: dict[str, int | None] = field(default_factory=dict)
     commands: deque[Command] = field(default_factory=lambda: deque(maxlen=60))
-    failing: dict[str, tuple[TestRun, int | None]] = field(default_factory=dict)  # found by, record
+    failing: dict[str, tuple[_TestRun, int | None]] = field(default_factory=dict)  # found by, record
     todo: tuple[str, ...] = ()
     notices: deque[str] = field(default_factory=lambda: deque(maxlen=6))
     replies: int = 0
@@ -156,14 +157,19 @@ class Ledger:
 
     def read_back(self, memory: Memory) -> None:
         """Goes on from what an earlier ledger wrote into `memory`."""
-        lines: list[str] = []
+        title = ""
         for line in memory.facts.split("\n"):
+            if line.startswith(f"- {_MORE}"):
+                continue
             if line.startswith("- "):
-                lines.append(line[2:])
-            elif line.startswith("  ") and lines:
-                lines[-1] += "\n" + line
+                self._before.setdefault(title, []).append(line[2:])
+            elif line.startswith("  ") and title in self._before:
+                self._before[title][-1] += "\n" + line
             else:
-                lines = self._before.setdefault(line.rstrip(":"), [])
+                title = line.rstrip(":")
+        tests = self._before.pop(_FAILING_TESTS, [])
+        self.failing.update((test, (_TestRun("", frozenset(), ()), None)) for test in reversed(tests))
+        self.todo = tuple(self._before.pop(_TODO_LIST, ()))
         if memory.request:
             self._said(Words(None, memory.request), starts_turn=True)
 
@@ -181,15 +187,15 @@ class Ledger:
         longest = max(200, budget)  # characters: a quarter of the budget
         sections = [
             _Section("The user, word for word, newest first", [_quote(item, longest) for item in words], 0.35),
-            _Section("Failing tests", [f"{test}{_id(at)}" for test, (_, at) in reversed(self.failing.items())], 0.1),
+            _Section(_FAILING_TESTS, [f"{test}{_id(at)}" for test, (_, at) in reversed(self.failing.items())], 0.1),
             _Section("Files changed", _file_lines({path: _id(at) for path, at in self.changed.items()}), 0.15),
             _Section("Commands and failures, newest first", [_command(it) for it in reversed(self.commands)], 0.2),
-            _Section("Todo list", list(self.todo), 0.1),
+            _Section(_TODO_LIST, list(self.todo), 0.1),
             _Section("Notices", list(reversed(self.notices)), 0.02),
             _Section("Files read", _file_lines({path: _ranges(*read) for path, read in self.read.items()}), 0.08),
         ]
         for section in sections:
-            section.lines += [line for line in self._before.get(section.title, []) if not line.startswith(_MORE)]
+            section.lines += self._before.get(section.title, [])
         sections = [section for section in sections if section.lines]
         left = budget
         for section in sections:
@@ -227,7 +233,7 @@ class Ledger:
         failing = dict.fromkeys(match for pattern in _FAILING for match in pattern.findall(text))
         if not failing and not _TEST_RUN.search(text):
             return
-        run = TestRun.of(command, failed=bool(failing))
+        run = _TestRun.of(command, failed=bool(failing))
         self.failing = {
             test: found
             for test, found in self.failing.items()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from .errors import Cancelled, ContextOverflow, ProviderError, RequestRefused, RequestTooLarge
@@ -106,7 +106,7 @@ class _Asking:
 
     llm: Model
     token: CancelToken
-    paid: list[float] = field(default_factory=list)
+    cost: float | None = None
 
     def ask(self, messages: list[Message], tools: list[dict[str, Any]] | None) -> str:
         """The answer's text. Raises ProviderError or _Refused."""
@@ -115,7 +115,7 @@ class _Asking:
             reply = self._chat(messages, tools, "none")
         if reply.cut:
             raise _Refused("the summary was cut off at the output limit")
-        text = reply.content.strip()
+        text = reply.content.replace(_EXTRACTED, "").strip()  # copied from before, it would part what is now written
         if calls_of(reply.message) or (len(text.split()) < _LEAST_WORDS and len(text) < 8 * _LEAST_WORDS):
             raise _Refused("the model's summary was empty")
         return text
@@ -125,12 +125,9 @@ class _Asking:
         extra = {"tool_choice": tool_choice} if tool_choice else {}
         reply = self.llm.chat(messages, tools or None, token=self.token, **extra)
         if reply.usage and reply.usage.cost is not None:
-            self.paid.append(reply.usage.cost)
+            self.cost = (self.cost or 0.0) + reply.usage.cost
         self.token.check()  # what comes after the deadline is not used
         return reply
-
-    def done(self, text: str = "", failed: str = "") -> Summary:
-        return Summary(text, failed, sum(self.paid) if self.paid else None)
 
 
 class _Refused(Exception):
@@ -141,17 +138,17 @@ def ask_for_summary(llm: Model, request: Request, token: CancelToken, timeout: f
     """A summary by the model, or why there is none. Raises Cancelled only if `token` was cancelled."""
     with token.deadline(timeout) as deadline:
         asking = _Asking(llm, deadline)
+        text = failed = ""
         try:
-            return asking.done(_continued(asking, request) or _in_pieces(asking, request))
-        except _Refused as refused:
-            return asking.done(failed=str(refused))
+            text = _continued(asking, request) or _in_pieces(asking, request)
         except Cancelled:
             token.check()
-            return asking.done(failed=f"the summary took longer than {timeout:g} s")
-        except ProviderError as error:
-            return asking.done(failed=one_line(str(error), 200))
+            failed = f"the summary took longer than {timeout:g} s"
+        except (_Refused, ProviderError) as error:
+            failed = one_line(str(error), 200)
         except Exception as error:  # noqa: BLE001 - a model of another make may raise anything; the session goes on
-            return asking.done(failed=one_line(f"{type(error).__name__}: {error}", 200))
+            failed = one_line(f"{type(error).__name__}: {error}", 200)
+        return Summary(text, failed, asking.cost)
 
 
 def _continued(asking: _Asking, request: Request) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from .ledger import main_argument
@@ -31,23 +30,14 @@ _STUB = re.compile(r"\[(?:#\d+ )?.{0,200}, snipped; ")
 _SAME_TEXT = 200  # characters from which on two equal results count as one said twice
 
 
-@dataclass(frozen=True)
-class Result:
-    """A tool result in a view: where it stands, and the function part of the call that it answers."""
-
-    at: int
-    message: Message
-    call: dict[str, Any]
-
-
-def results_in(view: Sequence[Message]) -> Iterator[Result]:
-    """Every tool result of `view` with its call, in order."""
+def results_in(view: Sequence[Message]) -> Iterator[tuple[int, Message, dict[str, Any]]]:
+    """Every tool result of `view`, in order: where it stands, and the function part of the call that it answers."""
     calls: dict[str, dict[str, Any]] = {}
     for at, message in enumerate(view):
         if message.get("role") == "assistant":
             calls = {call.get("id") or "": call.get("function") or {} for call in calls_of(message)}
         elif message.get("role") == "tool":
-            yield Result(at, message, calls.get(message.get("tool_call_id") or "", {}))
+            yield at, message, calls.get(message.get("tool_call_id") or "", {})
 
 
 def is_stub(message: Message) -> bool:
@@ -99,17 +89,17 @@ def snip(view: Sequence[Message], measure: Measure, keep: int, record_of: Record
     unseen = unseen_start(view)
     repeated = _repeated(view)
     stubs: dict[int, Message] = {}
-    for result in reversed(list(results_in(view))):
-        size = measure(result.message)
-        if result.at not in repeated or result.at >= unseen:
+    for at, message, call in reversed(list(results_in(view))):
+        size = measure(message)
+        if at not in repeated or at >= unseen:
             keep -= size
-            if result.at >= unseen or keep >= 0:
+            if at >= unseen or keep >= 0:
                 continue
         if size < _WORTH_SNIPPING:
             continue
-        stub = make_stub(result.message, result.call, record_of(result.message))
+        stub = make_stub(message, call, record_of(message))
         if 2 * measure(stub) <= size:
-            stubs[result.at] = stub
+            stubs[at] = stub
     return stubs
 
 
@@ -137,15 +127,15 @@ def _repeated(view: Sequence[Message]) -> set[int]:
     """Indices of results that a later one makes superfluous: a newer read of the same lines, or the same text."""
     repeated: set[int] = set()
     later: set[object] = set()
-    for result in reversed(list(results_in(view))):
-        text = text_of(result.message)
+    for at, message, call in reversed(list(results_in(view))):
+        text = text_of(message)
         keys: set[object] = {text} if len(text) >= _SAME_TEXT else set()
-        if result.call.get("name") == "read_file":
-            arguments = arguments_of(result.call)
+        if call.get("name") == "read_file":
+            arguments = arguments_of(call)
             keys.add((arguments.get("file_path"), arguments.get("offset"), arguments.get("limit")))
         if keys & later:
-            repeated.add(result.at)
-        if not (is_stub(result.message) or text.startswith("Error")):
+            repeated.add(at)
+        if not (is_stub(message) or text.startswith("Error: ")):
             later |= keys
     return repeated
 

@@ -193,6 +193,17 @@ def test_a_summary_lands_below_the_first_watermark_and_keeps_the_request_word_fo
     assert text_of(talk[-1]) == "fine"
 
 
+def test_what_a_model_writes_behind_a_line_of_the_extract_is_kept_when_the_next_summary_fails() -> None:
+    context = ContextManager(32_000)
+    view = answered(reading(8))
+    assert context.maybe_compress(view, force=True)
+    copied = summary_of(view).split("\n")[0] + "\n" + NOTES
+    for llm in (ScriptedLLM([copied]), ScriptedLLM([""] * 2)):
+        view += answered(reading(8))[1:]
+        assert context.maybe_compress(view, llm, force=True)
+        assert summary_of(view).startswith(NOTES)
+
+
 def test_the_previous_summary_goes_whole_into_the_next_request() -> None:
     context = ContextManager(32_000)
     requests: list[str] = []
@@ -448,6 +459,21 @@ def test_another_manager_goes_on_from_what_a_compacted_list_says() -> None:
             assert kept.facts.count(fact) == 1 or fact == "test_5"
         view += [calling((f"n{len(view)}", "grep", {"pattern": "x"}), text="as it was " * 900)]
         view += [result(view[-1]["tool_calls"][0]["id"], "y")]
+
+
+def test_another_manager_learns_that_a_test_passes_now() -> None:
+    failing = "FAILED tests/test_a.py::test_it\nFAILED tests/test_b.py::test_it\n2 failed in 0.1s\n[exit code 1]"
+    todo = {"tasks": [{"status": "pending", "content": "mend"}]}
+    view = [user("mend it"), calling(("a", "bash", {"command": "pytest"}), ("b", "todo_write", todo))]
+    view += [result("a", failing), result("b", "ok"), *answered(reading(6)[1:])]
+    assert ContextManager(16_000).maybe_compress(view, force=True)
+    view += [user("again"), calling(("c", "bash", {"command": "pytest tests/test_a.py"}), text="so it is " * 900)]
+    view += [result("c", "1 passed in 0.1s\n[exit code 0]"), *answered([])]
+    assert ContextManager(16_000).maybe_compress(view, force=True)
+    kept = read_memory(view[0])
+    assert kept
+    assert "Failing tests:\n- tests/test_b.py::test_it\n" in kept.facts
+    assert kept.facts.count("[pending] mend") == 1
 
 
 def test_words_of_the_user_that_look_like_ours_stay_the_users(home: Path, project: Path) -> None:
