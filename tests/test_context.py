@@ -198,7 +198,7 @@ def test_what_a_model_writes_behind_a_line_of_the_extract_is_kept_when_the_next_
     view = answered(reading(8))
     assert context.maybe_compress(view, force=True)
     copied = summary_of(view).split("\n")[0] + "\n" + NOTES
-    for llm in (ScriptedLLM([copied]), ScriptedLLM([""] * 2)):
+    for llm in (ScriptedLLM([copied] * 9), ScriptedLLM([""] * 9)):
         view += answered(reading(8))[1:]
         assert context.maybe_compress(view, llm, force=True)
         assert summary_of(view).startswith(NOTES)
