@@ -11,7 +11,6 @@ strange tool leaves no trace in it but the user's words.
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from collections import deque
@@ -21,6 +20,7 @@ from typing import Any
 
 from .memory import OURS, Memory
 from .messages import Message, arguments_of, calls_of, text_of
+from .outcome import FAILED, TestRun, ends_of, error_line, failing_tests, outcome_of
 from .text import clip_middle, one_line
 from .tokens import Count
 
@@ -28,33 +28,7 @@ _READS = ("read_file",)
 _CHANGES = ("write_file", "edit_file")
 _COMMANDS = ("bash",)
 _TODO = ("todo_write",)
-_FAILED = ("Error: ", "Not run: ", "[no result: ", "[interrupted by ")  # how this program begins a result of its own
-
-_SCANNED = 30_000  # characters at each end of a command's output that are looked at
-_ENDED = re.compile(
-    r"^\[(exit code -?\d+|killed by [\w ]+|timed out after [\d.]+ s|cancelled|interrupted|job \d+ runs)", re.M
-)
-_EXIT = re.compile(r"\bexit(?:ed)?(?: with)?(?: code| status)?[: ]{1,2}(-?\d{1,5})\b", re.IGNORECASE)
-_TELLING = re.compile(r"error|exception|fail|fatal|panic|assert|denied|not found|no such|undefined|missing", re.I)
-_BEST_TELLING = re.compile(r"E  |FAILED |\w*(?:Error|Exception|error)\b(?:\[\w+\])?:")
-_TEST_RUN = re.compile(r"\b\d+ (?:passed|failed|passing|failing)\b|^Ran \d+ tests?|^test result: |^(?:ok|FAIL)\s", re.M)
-_FAILING = (
-    re.compile(r"^(?:FAILED|ERROR) (\S+?::[^\s\[]+(?:\[.*?\](?= - |$))?|\S+\.py)", re.M),  # pytest
-    re.compile(r"^(?:FAIL|ERROR): (\S+ \([\w.]+\))", re.M),  # unittest
-    re.compile(r"^ {0,12}--- FAIL: (\S+)", re.M),  # go
-    re.compile(r"^test (\S+) \.\.\. FAILED", re.M),  # cargo
-    re.compile(r"^ {0,8}(?:●|✕|×) (.{1,120})", re.M),  # jest, vitest
-    re.compile(r"^not ok \d+ (?:- )?(.{1,120})", re.M),  # TAP
-)
 _PART = re.compile(r"\blines (\d+) to (\d+) of [\d,]+[^\n]*\]\Z")  # the note below a file that was read in part
-_WORDS = re.compile(r"""'[^']*'|"[^"]*"|[;&|()]+|[^\s;&|()'"]+""")
-_REDIRECTION = re.compile(r"\d?>>?\s*&?\S+")
-_RUNNERS = ("pytest", "py.test", "unittest", "tox", "nox", "jest", "vitest", "mocha", "rspec", "phpunit", "ctest")
-_SUBCOMMANDS = ("test", "check")  # make test, cargo test, npm run test
-_NARROWING = ("-k", "-m", "-t", "-run", "--lf", "--last-failed", "--deselect", "--ignore", "--filter")
-_STOPPING = ("-x", "--exitfirst", "--maxfail")
-_WITH_VALUE = (*_NARROWING, "-n", "-p", "-c", "-o", "-W", "--tb", "--timeout", "--maxfail", "--rootdir", "--durations")
-_MAX_FAILING = 60
 _FILES_PER_LINE = 8
 _MORE = "… and "
 _FAILING_TESTS, _TODO_LIST = "Failing tests", "Todo list"  # what is known anew replaces these when they are read back
@@ -82,47 +56,6 @@ class Command:
     why: str
 
 
-@dataclass(frozen=True)
-class _TestRun:
-    """What a command that runs tests runs: the runner, what was selected, and whether options chose among that."""
-
-    runner: str
-    selected: frozenset[str]
-    narrowed: tuple[str, ...]
-
-    @classmethod
-    def of(cls, command: str, *, failed: bool) -> _TestRun:
-        """Read from `command` however its runner was started; one that stops at a failure ran only a part."""
-        words = [word.strip("'\"") for word in _WORDS.findall(_REDIRECTION.sub(" ", command[:4000]))] or [""]
-        names = [os.path.basename(word) for word in words]
-        found = [at for at, name in enumerate(names) if name in _RUNNERS]
-        found += [at for at, name in enumerate(names) if name in _SUBCOMMANDS and at]
-        at = (found or [0])[0]
-        runner = " ".join(names[at - (names[at] in _SUBCOMMANDS and at > 0) : at + 1])
-        selected, narrowed = set(), []
-        rest = itertools.takewhile(lambda word: word[:1] not in (*";&|()",), words[at + 1 :])
-        for word in rest:
-            option = word.split("=")[0]
-            value = next(rest, "") if word in _WITH_VALUE else ""
-            if option in _NARROWING or (failed and option in _STOPPING):
-                narrowed.append(f"{word} {value}")
-            elif not word.startswith("-"):
-                selected.add(word.removeprefix("./").rstrip("/"))
-        return cls(runner, frozenset(selected - {"", ".", "..."}), tuple(narrowed))
-
-    def speaks_for(self, test: str, found_by: _TestRun) -> bool:
-        """Whether this run ran `test`, which `found_by` once found failing."""
-        if self == found_by:
-            return True
-        if self.narrowed or found_by.runner not in ("", self.runner):
-            return False
-        if not self.selected or (found_by.selected and found_by.selected <= self.selected):
-            return True
-        # pytest's ids are paths with :: and [ behind; unittest gives the class in brackets
-        ends = ("::", "/", "[")
-        return any(f"({each}" in test or any(f"/{each}{end}" in f"/{test}::" for end in ends) for each in self.selected)
-
-
 @dataclass
 class Ledger:
     """Fed by `observe` in the order of the log; `render` writes it down within a budget."""
@@ -132,7 +65,7 @@ class Ledger:
     read: dict[str, tuple[int | None, tuple[str, ...]]] = field(default_factory=dict)  # record, ranges (none: whole)
     changed: dict[str, int | None] = field(default_factory=dict)
     commands: deque[Command] = field(default_factory=lambda: deque(maxlen=60))
-    failing: dict[str, tuple[_TestRun, int | None]] = field(default_factory=dict)  # found by, record
+    failing: dict[str, tuple[TestRun, int | None]] = field(default_factory=dict)  # found by, record
     todo: tuple[str, ...] = ()
     notices: deque[str] = field(default_factory=lambda: deque(maxlen=6))
     replies: int = 0
@@ -168,7 +101,7 @@ class Ledger:
             else:
                 title = line.rstrip(":")
         tests = self._before.pop(_FAILING_TESTS, [])
-        self.failing.update((test, (_TestRun("", frozenset(), ()), None)) for test in reversed(tests))
+        self.failing.update((test, (TestRun("", frozenset(), ()), None)) for test in reversed(tests))
         self.todo = tuple(self._before.pop(_TODO_LIST, ()))
         if memory.request:
             self._said(Words(None, memory.request), starts_turn=True)
@@ -205,10 +138,10 @@ class Ledger:
         return "\n".join(section.text() for section in sections if section.taken)
 
     def _result(self, name: str, arguments: dict[str, Any], text: str, record: int | None) -> None:
-        failed = text.startswith(_FAILED)
+        failed = text.startswith(FAILED)
         path = arguments.get("file_path")
         if name in _COMMANDS:
-            self._command(str(arguments.get("command", "")), text, record)
+            self._command(str(arguments.get("command", "")), ends_of(text), record)
         elif failed:
             subject = f"{name} {main_argument(arguments)}".strip()
             self.commands.append(Command(record, one_line(subject, 160), "failed", one_line(text, 160)))
@@ -217,29 +150,28 @@ class Ledger:
                 self.changed.pop(path, None)  # so that the newest is last
                 self.changed[path] = record
                 return
-            ranges = self.read.pop(path, (None, ()))[1]
+            _, ranges = self.read.pop(path, (None, None))
             part = _PART.search(text[-400:])
-            self.read[path] = (record, tuple(dict.fromkeys((*ranges, f"{part[1]}-{part[2]}")))[-6:] if part else ())
+            # What was once read whole stays so.
+            lines = (*(ranges or ()), f"{part[1]}-{part[2]}") if part and ranges != () else ()
+            self.read[path] = (record, tuple(dict.fromkeys(lines))[-6:])
         elif name in _TODO:
             tasks = arguments.get("tasks")
             self.todo = tuple(_task(task) for task in tasks) if isinstance(tasks, list) else ()
 
     def _command(self, command: str, text: str, record: int | None) -> None:
-        if len(text) > 2 * _SCANNED:
-            text = text[:_SCANNED] + "\n" + text[-_SCANNED:]
-        outcome = _outcome(text)
-        why = "" if outcome == "exit 0" else _error_line(text)
+        outcome = outcome_of(text)
+        why = "" if outcome == "exit 0" else error_line(text)
         self.commands.append(Command(record, one_line(command, 240), outcome, why))
-        failing = dict.fromkeys(match for pattern in _FAILING for match in pattern.findall(text))
-        if not failing and not _TEST_RUN.search(text):
+        failing = failing_tests(text)
+        if failing is None:
             return
-        run = _TestRun.of(command, failed=bool(failing))
-        self.failing = {
-            test: found
-            for test, found in self.failing.items()
-            if not (test in failing or run.speaks_for(test, found[0]))
-        }
-        self.failing.update((test, (run, record)) for test in list(failing)[:_MAX_FAILING])
+        # A run speaks for every test it ran: what it, or a narrower run, once found failing is now known anew.
+        run = TestRun.of(command, failed=bool(failing))
+        for test, (found_by, _) in list(self.failing.items()):
+            if test in failing or run.speaks_for(test, found_by):
+                del self.failing[test]
+        self.failing.update((test, (run, record)) for test in failing)
 
 
 @dataclass
@@ -271,26 +203,6 @@ def main_argument(arguments: dict[str, Any], limit: int = 80) -> str:
     names = ("file_path", "command", "pattern", "path", "id", *arguments)
     value = next((arguments[name] for name in names if isinstance(arguments.get(name), (str, int))), "")
     return one_line(str(value), limit)
-
-
-def _outcome(text: str) -> str:
-    ended = _ENDED.findall(text[-1500:])
-    if ended:
-        return str(ended[-1]).replace("exit code", "exit")
-    if text.startswith(_FAILED):
-        return "not run" if text.startswith("Not run: ") else "failed"
-    found = _EXIT.findall(text[-300:]) or _EXIT.findall(text[:300])
-    return f"exit {found[-1]}" if found else "exit 0"
-
-
-def _error_line(text: str) -> str:
-    """The last line that tells what went wrong, else the last line of the output."""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and len(line) < 2000]
-    while lines and lines[-1].startswith("["):  # how it ended is known already
-        lines.pop()
-    best = next((line for line in reversed(lines) if _BEST_TELLING.match(line)), "")
-    telling = best or next((line for line in reversed(lines) if _TELLING.search(line)), "")
-    return one_line(telling or (lines[-1] if lines else ""), 160)
 
 
 def _task(task: Any) -> str:

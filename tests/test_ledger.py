@@ -161,6 +161,7 @@ def test_a_file_read_in_part_is_listed_with_its_lines() -> None:
     assert "- src/: b.py #6, big.py:1-400,900-950 #4" in written(fed(*messages, *other))
     whole = [calling(("a", "read_file", {"file_path": "src/big.py"})), result("a", "1\tx")]
     assert "- src/: big.py #6" in written(fed(*messages, *whole))
+    assert "- src/: big.py #6" in written(fed(*whole, *messages))
 
 
 def test_failing_tests_of_other_runners_are_read_as_well() -> None:
