@@ -193,7 +193,7 @@ class Agent:
     def use(self, llm: ChatModel) -> None:
         """Goes on with another model; the next request is made to fit it."""
         self.llm = llm
-        self._follow_window()
+        self._follow_window(same_model=False)
         self.session.model(llm.model)
 
     def close(self, timeout: float = 2.0) -> bool:
@@ -378,12 +378,11 @@ class Agent:
         except CoreCoderError as error:
             yield Notice(f"compaction failed: {error}; the conversation is as it was", "warning")
 
-    def _follow_window(self) -> None:
+    def _follow_window(self, *, same_model: bool = True) -> None:
         """The client may have learnt the model's window from a reply, a refusal or the provider's list of models."""
-        window = self.llm.info.window
-        if window not in (self._window, self.context.window):  # what the context learnt itself says no more than it did
-            self.context.set_window(window)
-        self._window = window
+        if self.llm.info.window != self._window:
+            self._window = self.llm.info.window
+            self.context.set_window(self._window, same_model=same_model)
 
     # -- the log
 

@@ -148,9 +148,9 @@ class ContextManager:
         """Tokens of a request with `view`, system prompt and tools included, as best known."""
         return self.meter.fill(view)
 
-    def set_window(self, window: int | None) -> None:
-        """Another model, whose window this is; None if unknown."""
-        self.meter.set_window(window)
+    def set_window(self, window: int | None, *, same_model: bool = False) -> None:
+        """The window of another model, or what is now known to be that of the same; None if unknown."""
+        self.meter.set_window(window, same_model=same_model)
         self._rest_until = 0
 
     def learn_window(self, window: int | None) -> None:

@@ -51,9 +51,12 @@ class Meter:
         self._ready: tuple[Count, dict[int, tuple[Message, int]]] | None = None
         self.set_window(window)
 
-    def set_window(self, window: int | None) -> None:
-        """Another model: its window in tokens (None for the default), nothing known of its vocabulary."""
+    def set_window(self, window: int | None, *, same_model: bool = False) -> None:
+        """The window in tokens (None for the default); of another model, of whose vocabulary nothing is known, or of
+        the same, from which it has now been learnt."""
         self.window = window or DEFAULT_WINDOW
+        if same_model:
+            return
         self._ratio = 1.0
         self._calibrated = False
         self._reported: tuple[tuple[Message, ...], int] | None = None  # tokens, and for which messages
@@ -143,7 +146,10 @@ class Meter:
                 "(Ollama: num_ctx or OLLAMA_CONTEXT_LENGTH) or set CORECODER_MAX_CONTEXT to the one it has."
             )
         self._ratio = min(max(usage.prompt / estimate, _RATIO[0]), _RATIO[1])
-        self._most, self._refused = self.usable if self._refused else self._most, None
+        if self._refused:
+            self._most, self._refused = self.usable, None
+        if usage.prompt > self._most:
+            self._most = float("inf")  # it was refused for another reason
         self._calibrated = True
         self._reported = (tuple(sent), usage.prompt)
         return ""

@@ -136,7 +136,7 @@ class Play:
             try:
                 return self._serve(self.session.view)
             except Refused:
-                self.context.learn_window(None if self.window % 2 else self.window)
+                self.context.learn_window((None, self.window, 3 * self.window)[self.window % 3])
                 self.compress(force=True)
         self._serve(self.session.view)
         return None

@@ -15,14 +15,16 @@ from histories import PICTURE, SYSTEM, TOOLS, Play, calling, code, reading, resu
 from corecoder.agent import Agent
 from corecoder.context import ContextManager
 from corecoder.errors import Cancelled, ContextOverflow, RateLimited, RequestRefused
-from corecoder.events import Usage
+from corecoder.events import TurnFinished, Usage
 from corecoder.jobs import CancelToken
 from corecoder.memory import OURS, memory, read_memory
 from corecoder.messages import Message, Reply, pictures_of, text_of, unpaired
+from corecoder.models import ModelInfo
 from corecoder.scripted import ScriptedLLM, call
 from corecoder.session import Session
 from corecoder.tiers import is_stub
 from corecoder.tokens import estimate_text, estimate_tokens
+from corecoder.tool import Workspace
 
 NOTES = (
     "## Goal\nMend the broken module.\n## Decisions\nKeep the tabs, because the user said so.\n## Dead ends\n"
@@ -732,6 +734,28 @@ def test_a_refusal_that_names_a_larger_window_is_believed_after_the_next_reply_t
         assert context.fill(reading(20)) > context.usable
     context.set_window(128_000)
     assert context.usable == 112_000
+
+
+def test_an_agent_that_was_refused_below_the_window_that_was_named_is_not_refused_again(project: Path) -> None:
+    (project / "big.py").write_text(code(250))
+    refused: list[int] = []
+
+    def answer(messages: list[Message], _tools: object) -> Any:
+        if "about to be compacted" in text_of(messages[-1]):
+            return NOTES
+        size = estimate_tokens(messages)
+        if size > 30_000:
+            refused.append(size)
+            llm.info = ModelInfo(window=200_000)  # what the client learns from it
+            return ContextOverflow("maximum context length is 200000 tokens", window=200_000)
+        return [call("read_file", file_path="big.py", offset=len(messages))]
+
+    llm = ScriptedLLM([answer] * 200)
+    agent = Agent(llm, workspace=Workspace.at(project), max_steps=40)
+    assert [event.steps for event in agent.run("read") if isinstance(event, TurnFinished)] == [40]
+    assert len(refused) == 1
+    assert agent.context.window == 200_000
+    agent.close()
 
 
 def test_overflow_after_overflow_ends_in_something_very_small() -> None:
