@@ -5,12 +5,14 @@ and the current request word for word. The first two never hold their closing ta
 request is the last: so what was put in is what is read back, whatever the user or a tool wrote.
 
 That a message is a memory is known from the log's record, not from its words. Only a plain list has no records: there
-the first message is one if it has this form from its first character to its last.
+the first message is one if it has this form and the checksum in its head is that of the rest. So nothing is taken for
+one that was not made here word for word, and what was is read back whole.
 """
 
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,13 +22,12 @@ from .messages import Message, pictures_of, text_of
 # Every user message that this program writes itself, rather than the user, starts like this.
 OURS = "[CoreCoder: "
 _HEAD = (
-    f"{OURS}the conversation up to here was compacted. Nothing is lost: recall(17) brings back the whole message "
-    "that is given as #17.]"
+    f"{OURS}the conversation up to here was compacted ({{checksum:08x}}). Nothing is lost: recall(17) brings back the "
+    "whole message that is given as #17.]"
 )
-_FORM = re.compile(
-    re.escape(_HEAD)
-    + r"(?:\n<summary>\n(.*?)\n</summary>)?(?:\n<facts>\n(.*?)\n</facts>)?"
-    + r"(?:\n<current_request>\n(.*)\n</current_request>)?",
+_PARTS = re.compile(
+    r"(?:\n<summary>\n(.*?)\n</summary>)?(?:\n<facts>\n(.*?)\n</facts>)?"
+    r"(?:\n<current_request>\n(.*)\n</current_request>)?",
     re.DOTALL,
 )
 _ACKNOWLEDGED = "I have the notes and go on from there."
@@ -43,26 +44,33 @@ class Memory:
 
 def memory(summary: str, facts: str, request: str, images: Sequence[dict[str, Any]] = ()) -> Message:
     """The message that takes the place of old conversation. `images` are the request's picture parts."""
-    parts = [_HEAD]
+    parts = ""
     for tag, text in (("summary", summary.strip()), ("facts", facts)):
         if text:
             end = f"\n</{tag}>"
-            parts.append(f"<{tag}>" + f"\n{text}".replace(end, f"\n {end[1:]}") + end)
+            parts += f"\n<{tag}>" + f"\n{text}".replace(end, f"\n {end[1:]}") + end
     if request:
-        parts.append(f"<current_request>\n{request}\n</current_request>")
-    text = "\n".join(parts)
+        parts += f"\n<current_request>\n{request}\n</current_request>"
+    text = _head_of(parts) + parts
     return {"role": "user", "content": [{"type": "text", "text": text}, *images] if images else text}
 
 
 def read_memory(message: Message) -> Memory | None:
     """What `memory` made `message` of, or None where the form is another."""
-    form = _FORM.fullmatch(text_of(message)) if message.get("role") == "user" else None
+    head, end, rest = text_of(message).partition("]")
+    if message.get("role") != "user" or head + end != _head_of(rest):
+        return None
+    form = _PARTS.fullmatch(rest)
     if not form:
         return None
     summary, facts, words = (part or "" for part in form.groups())
     images = pictures_of(message)
     content = [{"type": "text", "text": words}, *images] if images else words
     return Memory(summary, facts, {"role": "user", "content": content} if content else None)
+
+
+def _head_of(parts: str) -> str:
+    return _HEAD.format(checksum=zlib.crc32(parts.encode("utf-8", "surrogatepass")))
 
 
 def is_acknowledgement(message: Message) -> bool:
