@@ -351,13 +351,23 @@ def run_ours(server: Server, home: Path) -> bool:
         observe(message, record)
 
     context.observe = observed  # type: ignore[method-assign]
+    replace_view = session.replace_view
+
+    def replaced(view: list[Message], *, how: str, **facts: Any) -> None:
+        before = session.view
+        replace_view(view, how=how, **facts)
+        if server.show is not None:
+            server.show += [f"##### {how}: {facts['before']} -> {facts['after']} tokens\n", "=== before\n"]
+            server.show += [_written(before), "=== after\n", _written(session.view)]
+
+    session.replace_view = replaced  # type: ignore[method-assign]
     finished = True
     for prompt, compact in turns(server):
         events: list[Any] = [agent.compact()] if compact else []
-        for event in [each for source in events for each in _shown(server, agent, source)]:
+        for event in itertools.chain(*events):
             if isinstance(event, Compacted):
                 server.compacted(event.how, session.view)
-        for event in _shown(server, agent, agent.run(prompt)):
+        for event in agent.run(prompt):
             if isinstance(event, Compacted):
                 server.compacted(event.how, session.view)
             elif isinstance(event, TurnFinished) and event.stop_reason != "end_turn":
@@ -369,16 +379,6 @@ def run_ours(server: Server, home: Path) -> bool:
     server.recalled = statistics.mean(same + found)
     agent.close()
     return finished
-
-
-def _shown(server: Server, agent: Agent, events: Iterator[Any]) -> Iterator[Any]:
-    before = agent.session.view
-    for event in events:
-        if isinstance(event, Compacted) and server.show is not None:
-            server.show += [f"##### {event.how}: {event.before} -> {event.after} tokens\n", "=== before\n"]
-            server.show += [_written(before), "=== after\n", _written(agent.session.view)]
-        yield event
-        before = agent.session.view
 
 
 def _written(view: list[Message]) -> str:

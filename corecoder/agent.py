@@ -193,7 +193,7 @@ class Agent:
     def use(self, llm: ChatModel) -> None:
         """Goes on with another model; the next request is made to fit it."""
         self.llm = llm
-        self._follow_window()
+        self._follow_window(same_model=False)
         self.session.model(llm.model)
 
     def close(self, timeout: float = 2.0) -> bool:
@@ -285,13 +285,14 @@ class Agent:
                 turn.text = turn.text + reply.content if cuts else reply.content
             cuts = cuts + 1 if reply.cut else 0
             steering = driver.take_steering()
-            if reply.cut and cuts < MAX_CUTS and not reply.tool_calls:
-                steering.insert(0, CUT_NOTE)
+            go_on = reply.cut and cuts < MAX_CUTS and not reply.tool_calls
+            if go_on:
+                self._append(_user_message(CUT_NOTE), kind="notice")
             for text in steering:
-                self._append(_user_message(text))
+                self._append(_user_message(text), kind="steer")
             if cuts >= MAX_CUTS:
                 return turn.finish("max_tokens", "the model's reply was cut at its output limit three times in a row")
-            if not reply.tool_calls and not steering:
+            if not (reply.tool_calls or steering or go_on):
                 return turn.finish("refused" if reply.finish_reason == "content_filter" else "end_turn")
         return turn.finish("max_steps", f"stopped after {turn.steps} steps, the limit set by --max-steps")
 
@@ -302,7 +303,7 @@ class Agent:
             yield from dispatcher.run(driver, done)
         finally:
             for message in self.context.intake(dispatcher.messages(done)):
-                self._append(message)
+                self._append(message, kind="notice" if message["role"] == "user" else "")
         yield from self._compress(driver)
         return any_refused(done)
 
@@ -361,7 +362,7 @@ class Agent:
         last = self.context.last
         if not changed or last is None:
             return False
-        self.session.replace_view(view, how=last.how, before=last.before, after=last.after)
+        self.session.replace_view(view, how=last.how, meta=self.context.meta, before=last.before, after=last.after)
         if last.failed:
             yield Notice(f"the model's summary was not usable ({last.failed}); facts from the log stand in", "warning")
         yield Compacted(last.before, last.after, last.messages, last.how, last.cost, last.seconds)
@@ -377,11 +378,11 @@ class Agent:
         except CoreCoderError as error:
             yield Notice(f"compaction failed: {error}; the conversation is as it was", "warning")
 
-    def _follow_window(self) -> None:
+    def _follow_window(self, *, same_model: bool = True) -> None:
         """The client may have learnt the model's window from a reply, a refusal or the provider's list of models."""
         if self.llm.info.window != self._window:
             self._window = self.llm.info.window
-            self.context.set_window(self._window)
+            self.context.set_window(self._window, same_model=same_model)
 
     # -- the log
 
@@ -390,8 +391,10 @@ class Agent:
         if isinstance(directory, str) and Path(directory).is_dir():
             self.workspace.cwd = Path(directory)
 
-    def _append(self, message: Message) -> None:
-        self.context.observe(message, self.session.append(message))
+    def _append(self, message: Message, kind: str = "") -> None:
+        """Logs a message; `kind` is "steer" or "notice" for a user message that begins no turn."""
+        meta = {"kind": kind} if kind else {}
+        self.context.observe(message, self.session.append(message, **meta, **self.context.meta(message)))
 
     def _settle(self, driver: Driver, turn: _Turn) -> None:
         """Keeps what was said. A turn without an answer ends in an assistant message all the same, because some
@@ -413,6 +416,7 @@ class Agent:
             output=output,
             sees_images=self.llm.info.sees_images,
             recall=self.context.recall,
+            pictures=self.context.pictures,
             spill=self.session.spill,
             secrets=self._secrets,
         )

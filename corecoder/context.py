@@ -7,9 +7,9 @@
 Below the first watermark nothing is touched, so that each request is a byte prefix of the next and the provider's
 prompt cache works. That is also the price: a tier runs rarely, and then it changes much at once.
 
-It works on a plain list in place. With a session's log behind it, stubs and notes carry record ids under which the
-`recall` tool brings back what they stand for. Its own state is set only at the end of a run, so that a run on
-another thread can be abandoned.
+It works on a plain list in place, whose leading system messages it leaves alone. With a session's log behind it, stubs
+and notes carry record ids under which the `recall` tool brings back what they stand for. Its own state is set only at
+the end of a run (notes on messages aside, which name none but their own), so a run on another thread can be abandoned.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any
 from . import summary, tiers
 from .errors import SessionError
 from .events import Usage
-from .intake import Log, Shelf
+from .intake import Log, Records
 from .jobs import CancelToken
 from .ledger import Ledger, Words
-from .memory import is_acknowledgement, is_memory, is_ours, memory, summary_of
-from .messages import Message, calls_of
+from .memory import Memory, is_acknowledgement, memory, read_memory
+from .messages import Message, calls_of, pictures_of, text_of
 from .meter import LEAST_ROOM, LEAST_USABLE, Meter
 from .summary import Model
 from .text import one_line
@@ -107,7 +107,7 @@ class ContextManager:
     def follow(self, log: Log | None) -> None:
         """Starts over with another session. Its ledger is read when it is first needed."""
         self._log = log
-        self._shelf = Shelf(log)
+        self._records = Records(log)
         self._ledger = Ledger()
         self._behind = log is not None and next(log.messages(), None) is not None
         self._fed: dict[int, Message] = {}
@@ -121,7 +121,11 @@ class ContextManager:
     def observe(self, message: Message, record: int | None) -> None:
         """Takes note of a message that was logged; in the order of the log."""
         if not self._behind:
-            self._ledger.observe(message, record)
+            self._ledger.observe(message, record, self._records.kind(record))
+
+    def meta(self, message: Message) -> dict[str, Any]:
+        """What is to be kept in the log beside `message`, which intake or a tier made."""
+        return self._records.meta(message)
 
     def undone(self) -> None:
         """The user took a compaction back: tiers 1 and 2 hold still until the third watermark."""
@@ -144,9 +148,9 @@ class ContextManager:
         """Tokens of a request with `view`, system prompt and tools included, as best known."""
         return self.meter.fill(view)
 
-    def set_window(self, window: int | None) -> None:
-        """Another model, whose window this is; None if unknown."""
-        self.meter.set_window(window)
+    def set_window(self, window: int | None, *, same_model: bool = False) -> None:
+        """The window of another model, or what is now known to be that of the same; None if unknown."""
+        self.meter.set_window(window, same_model=same_model)
         self._rest_until = 0
 
     def learn_window(self, window: int | None) -> None:
@@ -177,9 +181,11 @@ class ContextManager:
         sizes = dict.fromkeys(("system", "tools", "compacted", "user", "assistant", "results"), 0)
         sizes["system"] = self.meter.measure(self.meter.system) if self.meter.system else 0
         sizes["tools"] = self.meter.prefix - sizes["system"]
-        for message in view:
+        start, head = self._head(view)
+        for at, message in enumerate(view):
             kind = {"tool": "results", "assistant": "assistant"}.get(message.get("role", ""), "user")
-            sizes["compacted" if is_memory(message) else kind] += self.meter.measure(message)
+            kind = "system" if at < start else "compacted" if at == start and head else kind
+            sizes[kind] += self.meter.measure(message)
         total = self.fill(view)
         scale = total / max(1, sum(sizes.values()))
         return {**{kind: round(size * scale) for kind, size in sizes.items()}, "total": total}
@@ -196,12 +202,19 @@ class ContextManager:
 
     def intake(self, messages: Sequence[Message]) -> list[Message]:
         """The prompt, or the results of one step, with what is too big cut and kept whole beside the log."""
-        return self._shelf.bounded(messages, self.meter.measure, self.meter.count, self.meter.room)
+        return self._records.bounded(messages, self.meter.measure, self.meter.count, self.meter.room)
 
     def recall(self, record: int | str) -> str:
-        """The whole text of a logged message, by record id, or of a spilled text, by the name that its place of
-        the cut gives. Raises KeyError."""
-        return self._shelf.recall(record)
+        """The whole text of a logged message with its calls, by record id, or of a spilled text, by the name that the
+        place of its cut gives. Raises KeyError."""
+        message = self._records.whole(record)
+        calls = [call.get("function") or {} for call in calls_of(message)]
+        return text_of(message) + "".join(f"\n-> {call.get('name')}({call.get('arguments')})" for call in calls)
+
+    def pictures(self, record: int | str) -> list[str]:
+        """The URLs of the pictures of a logged message, found like its text. Raises KeyError."""
+        parts = pictures_of(self._records.whole(record))
+        return [part["image_url"]["url"] for part in parts if part.get("type") == "image_url"]
 
     # -- the tiers
 
@@ -210,7 +223,7 @@ class ContextManager:
         self.meter.adopt(view)
         self.meter.forget(view)
         fill = self._fill_seen = self.fill(view)
-        return fill >= self._mark(2 if self._held else 0) and not self._resting(fill)
+        return fill >= self._mark(2 if self._held else 0) and (fill >= self._rest_until or self._pressed)
 
     def maybe_compress(
         self,
@@ -249,6 +262,7 @@ class ContextManager:
         self.last = Compaction(before, after, len(view), run.how, run.cost, seconds, run.failed)
         if self._log is None:
             self._fed = {id(message): message for message in view}
+        self._records.forget(view)
         self.meter.forget(view)
         return True
 
@@ -270,12 +284,12 @@ class ContextManager:
         """Tier 1: stale results become stubs, all at once, if that frees enough to be worth the cache it voids."""
         run = run or _Run()
         measure, room = self.meter.measure, self.meter.room
-        stubs = tiers.snip(messages, measure, int(room * self._tail), self._record_of)
+        stubs = tiers.snip(messages, measure, int(room * self._tail), self._records.record_of)
         freed = sum(measure(messages[at]) - measure(stub) for at, stub in stubs.items())
         if not stubs or (not run.force and freed < WORTH_SNIPPING * room):
             return False
         for at, stub in stubs.items():
-            messages[at] = stub
+            messages[at] = self._records.stands_for(stub, messages[at])
         run.how = "snip"
         return True
 
@@ -296,38 +310,44 @@ class ContextManager:
             if run.force:  # of a short conversation, too, the older part goes
                 budget = min(budget, self._size(messages) // 3)
             split = tiers.tail_start(messages, self.meter.measure, budget)
-        old = messages[:split]
-        if all(is_ours(message) or is_acknowledgement(message) for message in old):
+        start, head = self._head(messages)
+        if all(map(is_acknowledgement, messages[start + bool(head) : split])):
             return False
-        if not run.force and not self._may_summarize():
+        if not run.force and self._ledger.replies - self._summary_at < STEPS_BETWEEN_SUMMARIES:
             return False
-        text = self._get_summary(old, llm, run)
+        text = self._get_summary(messages[:split], llm, run)
         smaller = tiers.joined(self._memory(text, messages[split:]), messages[split:])
-        if self._size(smaller) >= self._size(messages):
+        if self._size(smaller) >= self._size(messages[start:]):
             return False
-        messages[:] = smaller
+        messages[start:] = smaller
         run.how = run.written_by
         return True
 
     def _hard_collapse(self, messages: list[Message], run: _Run | None = None) -> bool:
         """Tier 3: whatever the history, it then fits. No model is asked: it may be what fails."""
         run = run or _Run()
-        text = summary_of(messages) or self._extract_key_info(messages)
-        unseen = messages[tiers.unseen_start(messages) :]
-        words = [id(message) for item in self._ledger.current() for message in messages if self._is(message, item)]
+        start, head = self._head(messages)
+        rest = messages[start + bool(head) :]
+        text = (head and head.summary) or self._extract_key_info(rest)
+        unseen = rest[tiers.unseen_start(rest) :]
+        current = self._ledger.current
+        since = max((at + 1 for at, each in enumerate(rest) if any(self._is(each, one) for one in current)), default=0)
         room = min(int(self.meter.room * COLLAPSED), self.meter.budget - self.meter.prefix)
         if self._pressed:  # whatever we count, the provider says it is too much
             room = min(room, int(self._size(messages) * COLLAPSED))
-        since = max((at + 1 for at, message in enumerate(messages) if id(message) in words), default=0)
-        messages[:] = tiers.collapse(
-            messages,
+        messages[:start] = tiers.shrink(messages[:start], self.meter.measure, self.meter.count, room // 2) or []
+        start = len(messages[:start])
+        kept = tiers.collapse(
+            rest,
             self.meter.measure,
             self.meter.count,
             lambda share: self._memory(text, unseen, share),
-            room,
+            room - self._size(messages[:start]),
             since=since,
-            record_of=self._record_of,
+            record_of=self._records.record_of,
+            replace=self._records.stands_for,
         )
+        messages[start:] = kept
         run.how = "collapse"
         return True
 
@@ -343,7 +363,8 @@ class ContextManager:
         """
         run = run or _Run(original=tuple(messages))
         limit = int(self.meter.room * SUMMARY)
-        previous = summary.without_extract(summary_of(messages))
+        _, head = self._head(messages)
+        previous = summary.without_extract(head.summary) if head else ""
         if llm is not None and (run.force or self._failures < MAX_FAILURES):
             view = run.original
             got = summary.ask_for_summary(
@@ -367,8 +388,10 @@ class ContextManager:
 
     def _summary_request(self, prefix: Sequence[Message], previous: str, limit: int, run: _Run) -> summary.Request:
         tools = self.meter.tools or None
+        start, head = self._head(prefix)
         return summary.Request(
             prefix,
+            prefix[start + bool(head) :],
             self.meter.system,
             tools,
             previous=previous,
@@ -383,28 +406,16 @@ class ContextManager:
     def _memory(self, text: str, tail: Sequence[Message], share: float = 1.0) -> Message:
         """The message that takes the place of what is not in `tail`, its parts within `share` of their limits."""
         room, count = self.meter.room * share, self.meter.count
-        current = self._ledger.current()
+        current = self._ledger.current
         missing = [item for item in current if not any(self._is(message, item) for message in tail)]
         facts = self._ledger.render(int(room * FACTS), count, without=current)
-        request = self._request_text(missing, int(room * REQUEST))
-        pictures = [
-            part
-            for item in missing
-            if share > 0.8 and isinstance(item.message.get("content"), list)
-            for part in item.message["content"]
-            if part.get("type") != "text"
-        ]
+        records = {id(item.message): item.record for item in missing}
+        said = [item.message for item in missing]
+        said = tiers.shrink(said, self.meter.measure, count, int(room * REQUEST), lambda each: records[id(each)]) or []
+        request = "\n\n".join(map(text_of, said))
         text = tiers.fit_text(text, int(room * SUMMARY * 1.5), count) if text else ""
-        return memory("" if text == "…" else text, "" if facts == "…" else facts, request, pictures)
-
-    def _request_text(self, words: Sequence[Words], limit: int) -> str:
-        """The current request word for word; where it is too long even so, its head and tail and how to have it."""
-        texts = []
-        for item in words:
-            again = "" if item.record is None else f"; recall({item.record}) has the whole"
-            note = f"[… {{dropped:,}} characters left out{again} …]"
-            texts.append(tiers.fit_text(item.text, limit // len(words), self.meter.count, note))
-        return "\n\n".join(texts)
+        pictures = [part for message in said for part in pictures_of(message)]
+        return self._records.note(memory("" if text == "…" else text, facts, request, pictures), kind="memory")
 
     # -- small questions
 
@@ -417,39 +428,42 @@ class ContextManager:
     def _tail_budget(self) -> int:
         """What the kept tail may take: its share, and less where the result would not land below the first mark."""
         room = self.meter.room
-        request = sum(self.meter.count(words.text) for words in self._ledger.current())
+        request = sum(self.meter.count(words.text) for words in self._ledger.current)
         taken = self.meter.prefix + room * (FACTS + SUMMARY) + request
         below = self.meter.budget * self._marks[0] - taken
         return int(max(room * self._tail / 4, min(room * self._tail, below)))
 
-    def _resting(self, fill: int) -> bool:
-        return fill < self._rest_until and not self._pressed
-
-    def _may_summarize(self) -> bool:
-        return self._ledger.replies - self._summary_at >= STEPS_BETWEEN_SUMMARIES
-
-    def _record_of(self, message: Message) -> int | None:
-        return self._log.id_of(message) if self._log else None
+    def _head(self, view: Sequence[Message]) -> tuple[int, Memory | None]:
+        """How many system messages lead `view`, and the memory that follows them, if one does."""
+        at = next((at for at, each in enumerate(view) if each.get("role") not in ("system", "developer")), len(view))
+        ours = at < len(view) and (self._log is None or self._records.meta(view[at]).get("kind") == "memory")
+        return at, read_memory(view[at]) if ours else None
 
     def _is(self, message: Message, words: Words) -> bool:
+        """Whether `message` is `words` as they were said."""
         if message is words.message:
             return True
-        return words.record is not None and self._record_of(message) == words.record
+        return words.record is not None and self._records.id_of(message) == words.record
 
     def _feed(self, messages: Sequence[Message], run: _Run) -> None:
         """Brings the ledger up to date: from the log after a resume, from the list itself where there is no log."""
         if self._log is None:
             if self._fed and not any(id(message) in self._fed for message in messages):
                 self._ledger = Ledger()  # the list holds another conversation now
-            for message in messages:
-                if id(message) not in self._fed:
+            start, head = self._head(messages)
+            for at, message in enumerate(messages):
+                if id(message) in self._fed:
+                    continue
+                if at == start and head:
+                    self._ledger.read_back(head)
+                else:
                     self._ledger.observe(message, None)
             self._fed = {id(message): message for message in messages}
         elif self._behind:
             ledger = Ledger()
             try:
                 for record, message in self._log.messages():
-                    ledger.observe(message, record)
+                    ledger.observe(message, record, self._records.kind(record))
             except SessionError:
                 pass  # what could be read is better than nothing
             run.token.check()

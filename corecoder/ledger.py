@@ -18,8 +18,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .memory import OURS, is_memory, is_ours
-from .messages import Message, calls_of, parse_arguments, text_of
+from .memory import OURS, Memory
+from .messages import Message, arguments_of, calls_of, text_of
+from .outcome import FAILED, TestRun, ends_of, error_line, failing_tests, outcome_of
 from .text import clip_middle, one_line
 from .tokens import Count
 
@@ -27,33 +28,18 @@ _READS = ("read_file",)
 _CHANGES = ("write_file", "edit_file")
 _COMMANDS = ("bash",)
 _TODO = ("todo_write",)
-_FAILED = ("Error", "Not run", "Refused", "[no result", "[interrupted")
-
-_SCANNED = 30_000  # characters at each end of a command's output that are looked at
-_ENDED = re.compile(r"^\[(exit code -?\d+|killed by [\w ]+|timed out after [\d.]+ s|cancelled|job \d+ runs)", re.M)
-_EXIT = re.compile(r"\bexit(?:ed)?(?: with)?(?: code| status)?[: ]{1,2}(-?\d{1,5})\b", re.IGNORECASE)
-_TELLING = re.compile(r"error|exception|fail|fatal|panic|assert|denied|not found|no such|undefined|missing", re.I)
-_BEST_TELLING = re.compile(r"E  |\w*(?:Error|Exception|error)\b(?:\[\w+\])?:")
-_TEST_RUN = re.compile(r"\b\d+ (?:passed|failed|passing|failing)\b|^Ran \d+ tests?|^test result: |^(?:ok|FAIL)\s", re.M)
-_FAILING = (
-    re.compile(r"^(?:FAILED|ERROR) (\S+::\S+|\S+\.py)", re.M),  # pytest
-    re.compile(r"^(?:FAIL|ERROR): (\S+ \([\w.]+\))", re.M),  # unittest
-    re.compile(r"^ {0,12}--- FAIL: (\S+)", re.M),  # go
-    re.compile(r"^test (\S+) \.\.\. FAILED", re.M),  # cargo
-    re.compile(r"^ {0,8}(?:●|✕|×) (.{1,120})", re.M),  # jest, vitest
-    re.compile(r"^not ok \d+ (?:- )?(.{1,120})", re.M),  # TAP
-)
-_MAX_FAILING = 60
+_PART = re.compile(r"\blines (\d+) to (\d+) of [\d,]+[^\n]*\]\Z")  # the note below a file that was read in part
 _FILES_PER_LINE = 8
+_MORE = "… and "
+_FAILING_TESTS, _TODO_LIST = "Failing tests", "Todo list"  # what is known anew replaces these when they are read back
 
 
 @dataclass(frozen=True)
 class Words:
-    """A message of the user's, with its record id if there is a log, and whether it began a turn."""
+    """A message of the user's, with its record id if there is a log."""
 
     record: int | None
     message: Message
-    starts_turn: bool
 
     @property
     def text(self) -> str:
@@ -75,18 +61,20 @@ class Ledger:
     """Fed by `observe` in the order of the log; `render` writes it down within a budget."""
 
     words: list[Words] = field(default_factory=list)
-    read: dict[str, int | None] = field(default_factory=dict)
+    current: list[Words] = field(default_factory=list)  # the prompt of the current turn and what was thrown in since
+    read: dict[str, tuple[int | None, tuple[str, ...]]] = field(default_factory=dict)  # record, ranges (none: whole)
     changed: dict[str, int | None] = field(default_factory=dict)
     commands: deque[Command] = field(default_factory=lambda: deque(maxlen=60))
-    failing: dict[str, tuple[str, int | None]] = field(default_factory=dict)  # test -> command, record
+    failing: dict[str, tuple[TestRun, int | None]] = field(default_factory=dict)  # found by, record
     todo: tuple[str, ...] = ()
     notices: deque[str] = field(default_factory=lambda: deque(maxlen=6))
     replies: int = 0
     _calls: dict[str, dict[str, Any]] = field(default_factory=dict)
-    _last_role: str = ""
+    _before: dict[str, list[str]] = field(default_factory=dict)  # read back: section -> lines
 
-    def observe(self, message: Message, record: int | None) -> None:
-        """Takes note of one message as it was logged."""
+    def observe(self, message: Message, record: int | None, kind: str = "") -> None:
+        """Takes note of one message as it was logged. A user message begins a turn unless its `kind` is "steer"
+        (thrown in while the turn goes on) or "notice" (this program's words)."""
         role = message.get("role", "")
         if role == "assistant":
             self.replies += 1
@@ -94,24 +82,33 @@ class Ledger:
         elif role == "tool":
             call = self._calls.pop(message.get("tool_call_id") or "", None)
             if call:
-                self._result(call.get("name") or "", _arguments(call), text_of(message), record)
-        elif role == "user" and is_ours(message):
-            if isinstance(message.get("content"), str) and not is_memory(message):
-                self.notices.append(one_line(text_of(message)[len(OURS) :].rstrip("]"), 300))
-            return
-        elif role == "user":
-            # Words that follow a tool result were thrown in while the turn went on; the prompt before them stands.
-            self.words.append(Words(record, message, starts_turn=self._last_role != "tool"))
-        self._last_role = role
+                self._result(call.get("name") or "", arguments_of(call), text_of(message), record)
+        elif role == "user" and kind != "notice":
+            self._said(Words(record, message), starts_turn=kind != "steer")
+        elif role == "user" and isinstance(message.get("content"), str):
+            self.notices.append(one_line(text_of(message).removeprefix(OURS).rstrip("]"), 300))
 
-    def current(self) -> list[Words]:
-        """The prompt of the current turn and the words thrown in since, oldest first."""
-        start = len(self.words)
-        while start > 0:
-            start -= 1
-            if self.words[start].starts_turn:
-                break
-        return self.words[start:]
+    def read_back(self, memory: Memory) -> None:
+        """Goes on from what an earlier ledger wrote into `memory`."""
+        title = ""
+        for line in memory.facts.split("\n"):
+            if line.startswith(f"- {_MORE}"):
+                continue
+            if line.startswith("- "):
+                self._before.setdefault(title, []).append(line[2:])
+            elif line.startswith("  ") and title in self._before:
+                self._before[title][-1] += "\n" + line
+            else:
+                title = line.rstrip(":")
+        tests = self._before.pop(_FAILING_TESTS, [])
+        self.failing.update((test, (TestRun("", frozenset(), ()), None)) for test in reversed(tests))
+        self.todo = tuple(self._before.pop(_TODO_LIST, ()))
+        if memory.request:
+            self._said(Words(None, memory.request), starts_turn=True)
+
+    def _said(self, words: Words, *, starts_turn: bool) -> None:
+        self.words.append(words)
+        self.current = [words] if starts_turn else [*self.current, words]
 
     def render(self, budget: int, count: Count, *, without: Iterable[Words] = ()) -> str:
         """The ledger in at most `budget` tokens, the dearest first and the newest first; what is left out is counted.
@@ -123,13 +120,15 @@ class Ledger:
         longest = max(200, budget)  # characters: a quarter of the budget
         sections = [
             _Section("The user, word for word, newest first", [_quote(item, longest) for item in words], 0.35),
-            _Section("Failing tests", [f"{test}{_id(at)}" for test, (_, at) in reversed(self.failing.items())], 0.1),
-            _Section("Files changed", _file_lines(self.changed), 0.15),
+            _Section(_FAILING_TESTS, [f"{test}{_id(at)}" for test, (_, at) in reversed(self.failing.items())], 0.1),
+            _Section("Files changed", _file_lines({path: _id(at) for path, at in self.changed.items()}), 0.15),
             _Section("Commands and failures, newest first", [_command(it) for it in reversed(self.commands)], 0.2),
-            _Section("Todo list", list(self.todo), 0.1),
+            _Section(_TODO_LIST, list(self.todo), 0.1),
             _Section("Notices", list(reversed(self.notices)), 0.02),
-            _Section("Files read", _file_lines(self.read), 0.08),
+            _Section("Files read", _file_lines({path: _ranges(*read) for path, read in self.read.items()}), 0.08),
         ]
+        for section in sections:
+            section.lines += self._before.get(section.title, [])
         sections = [section for section in sections if section.lines]
         left = budget
         for section in sections:
@@ -139,37 +138,40 @@ class Ledger:
         return "\n".join(section.text() for section in sections if section.taken)
 
     def _result(self, name: str, arguments: dict[str, Any], text: str, record: int | None) -> None:
-        failed = text.startswith(_FAILED)
+        failed = text.startswith(FAILED)
         path = arguments.get("file_path")
         if name in _COMMANDS:
-            self._command(str(arguments.get("command", "")), text, record)
+            self._command(str(arguments.get("command", "")), ends_of(text), record)
         elif failed:
             subject = f"{name} {main_argument(arguments)}".strip()
             self.commands.append(Command(record, one_line(subject, 160), "failed", one_line(text, 160)))
         elif isinstance(path, str) and name in _READS + _CHANGES:
-            files = self.read if name in _READS else self.changed
-            files.pop(path, None)  # so that the newest is last
-            files[path] = record
+            if name in _CHANGES:
+                self.changed.pop(path, None)  # so that the newest is last
+                self.changed[path] = record
+                return
+            _, ranges = self.read.pop(path, (None, None))
+            part = _PART.search(text[-400:])
+            # What was once read whole stays so.
+            lines = (*(ranges or ()), f"{part[1]}-{part[2]}") if part and ranges != () else ()
+            self.read[path] = (record, tuple(dict.fromkeys(lines))[-6:])
         elif name in _TODO:
             tasks = arguments.get("tasks")
             self.todo = tuple(_task(task) for task in tasks) if isinstance(tasks, list) else ()
 
     def _command(self, command: str, text: str, record: int | None) -> None:
-        if len(text) > 2 * _SCANNED:
-            text = text[:_SCANNED] + "\n" + text[-_SCANNED:]
-        outcome = _outcome(text)
-        why = "" if outcome == "exit 0" else _error_line(text)
+        outcome = outcome_of(text)
+        why = "" if outcome == "exit 0" else error_line(text)
         self.commands.append(Command(record, one_line(command, 240), outcome, why))
-        failing = dict.fromkeys(match for pattern in _FAILING for match in pattern.findall(text))
-        if not failing and not _TEST_RUN.search(text):
+        failing = failing_tests(text)
+        if failing is None:
             return
         # A run speaks for every test it ran: what it, or a narrower run, once found failing is now known anew.
+        run = TestRun.of(command, failed=bool(failing))
         for test, (found_by, _) in list(self.failing.items()):
-            if found_by.startswith(command) or test.split("::")[0].split(" ")[0] in command:
+            if test in failing or run.speaks_for(test, found_by):
                 del self.failing[test]
-        for test in list(failing)[:_MAX_FAILING]:
-            self.failing.pop(test, None)
-            self.failing[test] = (command, record)
+        self.failing.update((test, (run, record)) for test in failing)
 
 
 @dataclass
@@ -192,7 +194,7 @@ class _Section:
 
     def text(self) -> str:
         more = len(self.lines) - self.taken
-        rest = [f"- … and {more} more"] if more else []
+        rest = [f"- {_MORE}{more} more"] if more else []
         return "\n".join([f"{self.title}:", *(f"- {line}" for line in self.lines[: self.taken]), *rest])
 
 
@@ -201,34 +203,6 @@ def main_argument(arguments: dict[str, Any], limit: int = 80) -> str:
     names = ("file_path", "command", "pattern", "path", "id", *arguments)
     value = next((arguments[name] for name in names if isinstance(arguments.get(name), (str, int))), "")
     return one_line(str(value), limit)
-
-
-def _arguments(function: dict[str, Any]) -> dict[str, Any]:
-    raw = function.get("arguments")
-    try:
-        return parse_arguments(raw) if isinstance(raw, str) else {}
-    except ValueError:
-        return {}
-
-
-def _outcome(text: str) -> str:
-    if text.startswith(_FAILED):
-        return "not run" if text.startswith(("Not run", "Refused")) else "failed"
-    ended = _ENDED.findall(text[-1500:])
-    if ended:
-        return str(ended[-1]).replace("exit code", "exit")
-    found = _EXIT.findall(text[-300:]) or _EXIT.findall(text[:300])
-    return f"exit {found[-1]}" if found else "exit 0"
-
-
-def _error_line(text: str) -> str:
-    """The last line that tells what went wrong, else the last line of the output."""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and len(line) < 2000]
-    while lines and lines[-1].startswith("["):  # how it ended is known already
-        lines.pop()
-    best = next((line for line in reversed(lines) if _BEST_TELLING.match(line)), "")
-    telling = best or next((line for line in reversed(lines) if _TELLING.search(line)), "")
-    return one_line(telling or (lines[-1] if lines else ""), 160)
 
 
 def _task(task: Any) -> str:
@@ -255,12 +229,18 @@ def _command(command: Command) -> str:
     return f"{_id(command.record).strip()} {command.outcome}: {command.command}{why}".strip()
 
 
-def _file_lines(files: dict[str, int | None]) -> list[str]:
-    """Paths by directory, the newest first, a handful to a line: the directory is written once."""
+def _ranges(record: int | None, ranges: tuple[str, ...]) -> str:
+    lines = f":{','.join(ranges)}" if ranges else ""
+    return f"{lines}{_id(record)}"
+
+
+def _file_lines(files: dict[str, str]) -> list[str]:
+    """Paths by directory, the newest first, a handful to a line: the directory is written once. `files` has what
+    stands behind each."""
     groups: dict[str, list[str]] = {}
-    for path, record in reversed(files.items()):
-        directory, name = os.path.split(path)
-        groups.setdefault(directory, []).append(f"{name}{_id(record)}")
+    for path, more in reversed(files.items()):
+        directory, name = os.path.split(one_line(path, 400))
+        groups.setdefault(directory, []).append(f"{name}{more}")
     lines = []
     for directory, names in groups.items():
         prefix = f"{directory.rstrip('/')}/: " if directory else ""

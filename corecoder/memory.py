@@ -1,60 +1,76 @@
-"""The one message that stands for everything a compaction took out of view, and how it is told from what was said.
+"""The one message that stands for everything a compaction took out of view, and how it is read back.
 
 It is a user message in three tagged parts, each optional: the summary (a model's or code's), the facts (the ledger),
-and the current request word for word. The summary comes first so that it can be read back: it is cleaned of its own
-closing tag, hence the first closing tag ends it whatever the user or a tool wrote further down.
+and the current request word for word. The first two never hold their closing tag at the start of a line, and the
+request is the last: so what was put in is what is read back, whatever the user or a tool wrote.
+
+That a message is a memory is known from the log's record, not from its words. Only a plain list has no records: there
+the first message is one if it has this form and the checksum in its head is that of the rest. So nothing is taken for
+one that was not made here word for word, and what was is read back whole.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from .messages import Message, text_of
+from .messages import Message, pictures_of, text_of
 
 # Every user message that this program writes itself, rather than the user, starts like this.
 OURS = "[CoreCoder: "
 _HEAD = (
-    f"{OURS}the conversation up to here was compacted. Nothing is lost: recall(17) brings back the whole message "
-    "that is given as #17.]"
+    f"{OURS}the conversation up to here was compacted ({{checksum:08x}}). Nothing is lost: recall(17) brings back the "
+    "whole message that is given as #17.]"
+)
+_PARTS = re.compile(
+    r"(?:\n<summary>\n(.*?)\n</summary>)?(?:\n<facts>\n(.*?)\n</facts>)?"
+    r"(?:\n<current_request>\n(.*)\n</current_request>)?",
+    re.DOTALL,
 )
 _ACKNOWLEDGED = "I have the notes and go on from there."
-_TAG = re.compile(r"</?summary>")
 
 
-def is_ours(message: Message) -> bool:
-    """Whether a user message was written by this program: a notice, pictures from tools, a compaction."""
-    return message.get("role") == "user" and text_of(message).startswith(OURS)
+@dataclass(frozen=True)
+class Memory:
+    """The parts of such a message; `request` is a user message, None if there is none."""
+
+    summary: str = ""
+    facts: str = ""
+    request: Message | None = None
 
 
-def is_memory(message: Message) -> bool:
-    """Whether `message` stands for compacted conversation."""
-    return message.get("role") == "user" and text_of(message).startswith(_HEAD)
-
-
-def memory(summary: str, facts: str, request: str, images: Iterable[dict[str, Any]] = ()) -> Message:
+def memory(summary: str, facts: str, request: str, images: Sequence[dict[str, Any]] = ()) -> Message:
     """The message that takes the place of old conversation. `images` are the request's picture parts."""
-    parts = [_HEAD]
-    if summary:
-        parts.append(f"<summary>\n{_TAG.sub('', summary).strip()}\n</summary>")
-    if facts:
-        parts.append(f"<facts>\n{facts}\n</facts>")
+    parts = ""
+    for tag, text in (("summary", summary.strip()), ("facts", facts)):
+        if text:
+            end = f"\n</{tag}>"
+            parts += f"\n<{tag}>" + f"\n{text}".replace(end, f"\n {end[1:]}") + end
     if request:
-        parts.append(f"<current_request>\n{request}\n</current_request>")
-    text = "\n".join(parts)
-    pictures = list(images)
-    return {"role": "user", "content": [{"type": "text", "text": text}, *pictures] if pictures else text}
+        parts += f"\n<current_request>\n{request}\n</current_request>"
+    text = _head_of(parts) + parts
+    return {"role": "user", "content": [{"type": "text", "text": text}, *images] if images else text}
 
 
-def summary_of(view: Iterable[Message]) -> str:
-    """The summary that the first memory in `view` carries, whole; "" if there is none."""
-    message = next((message for message in view if is_memory(message)), None)
-    text = text_of(message) if message else ""
-    opening = f"{_HEAD}\n<summary>\n"
-    if not text.startswith(opening):
-        return ""
-    return text[len(opening) :].partition("\n</summary>")[0]  # the user may have written what only looks like one
+def read_memory(message: Message) -> Memory | None:
+    """What `memory` made `message` of, or None where the form is another."""
+    head, end, rest = text_of(message).partition("]")
+    if message.get("role") != "user" or head + end != _head_of(rest):
+        return None
+    form = _PARTS.fullmatch(rest)
+    if not form:
+        return None
+    summary, facts, words = (part or "" for part in form.groups())
+    images = pictures_of(message)
+    content = [{"type": "text", "text": words}, *images] if images else words
+    return Memory(summary, facts, {"role": "user", "content": content} if content else None)
+
+
+def _head_of(parts: str) -> str:
+    return _HEAD.format(checksum=zlib.crc32(parts.encode("utf-8", "surrogatepass")))
 
 
 def is_acknowledgement(message: Message) -> bool:

@@ -99,10 +99,26 @@ def text_of(message: Message) -> str:
     return ""
 
 
+def pictures_of(message: Message) -> list[dict[str, Any]]:
+    """The parts of a message that are not text: pictures, or whatever else a provider takes."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else []
+    return [part for part in parts if isinstance(part, dict) and part.get("type") != "text"]
+
+
 def calls_of(message: Message) -> list[dict[str, Any]]:
     """The tool calls of an assistant message, [] for every other message."""
     calls = message.get("tool_calls") if message.get("role") == "assistant" else None
     return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+
+
+def arguments_of(call: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, or of its function part; {} where they are no JSON object."""
+    raw = (call.get("function") or call).get("arguments")
+    try:
+        return parse_arguments(raw) if isinstance(raw, str) else {}
+    except ValueError:
+        return {}
 
 
 def unpaired(view: Sequence[Message]) -> list[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from .events import Usage
@@ -22,18 +21,8 @@ LEAST_USABLE = 8_000
 LEAST_ROOM = 4_000
 _RATIO = (0.5, 3.0)  # reported to estimated; what lies outside is an error of one of them
 _LEAST_WINDOW = 1_000  # an error that names less names something else
+_BELOW_REFUSED = 0.95  # of what was refused although the window that was named has room for it
 _RANKS_FROM = 0.40  # of the usable window: below it the cheap estimate is good enough
-
-
-@dataclass(frozen=True)
-class _Anchor:
-    """What the provider reported, and for which messages."""
-
-    reported: int
-    view: tuple[Message, ...]
-
-    def stands(self, view: Sequence[Message]) -> bool:
-        return _goes_on(self.view, view)
 
 
 def _goes_on(old: Sequence[Message], view: Sequence[Message]) -> bool:
@@ -62,13 +51,18 @@ class Meter:
         self._ready: tuple[Count, dict[int, tuple[Message, int]]] | None = None
         self.set_window(window)
 
-    def set_window(self, window: int | None) -> None:
-        """Another model: its window in tokens (None for the default), nothing known of its vocabulary."""
+    def set_window(self, window: int | None, *, same_model: bool = False) -> None:
+        """The window in tokens (None for the default); of another model, of whose vocabulary nothing is known, or of
+        the same, from which it has now been learnt."""
         self.window = window or DEFAULT_WINDOW
+        if same_model:
+            return
         self._ratio = 1.0
         self._calibrated = False
-        self._anchor: _Anchor | None = None
+        self._reported: tuple[tuple[Message, ...], int] | None = None  # tokens, and for which messages
         self._warned = False
+        self._refused: float | None = None  # in the units of `measure`, until the next reply tells their scale
+        self._most = float("inf")  # tokens; what a refusal showed, whatever the window is said to be
 
     @property
     def reserve(self) -> int:
@@ -79,7 +73,8 @@ class Meter:
     @property
     def usable(self) -> int:
         """U: tokens of the window that a prompt may take."""
-        return self.window - self.reserve
+        refused = float("inf") if self._refused is None else self._refused * self._ratio
+        return int(min(self.window - self.reserve, self._most, refused))
 
     # -- in the units of `measure`, before scaling
 
@@ -125,10 +120,14 @@ class Meter:
     def fill(self, view: Sequence[Message]) -> int:
         """Tokens of a request with `view`: prefix and messages, as well as is known."""
         total = (self.prefix + self._sum(view)) * self._ratio
-        if self._anchor and self._anchor.stands(view):
-            since = sum(map(self.measure, view[len(self._anchor.view) :])) * self._ratio
-            total = max(total, self._anchor.reported + since)
-        return int(total + 0.5)
+        reported, since = self._since(view)
+        return int(max(total, reported + since) + 0.5)
+
+    def _since(self, view: Sequence[Message]) -> tuple[int, float]:
+        """The usage last reported and the estimate of what came since, while the messages it was for still stand."""
+        if not self._reported or not _goes_on(self._reported[0], view):
+            return 0, 0.0
+        return self._reported[1], sum(map(self.measure, view[len(self._reported[0]) :])) * self._ratio
 
     def note_usage(self, usage: Usage, sent: Sequence[Message]) -> str:
         """Learns from the usage reported for a request with `sent`. Returns words for the user, once, if the server
@@ -137,7 +136,7 @@ class Meter:
         if usage.prompt <= 0 or not estimate:
             return ""
         if self._was_cut(usage.prompt, estimate, sent):
-            self._anchor = None
+            self._reported = None
             if self._warned:
                 return ""
             self._warned = True
@@ -147,8 +146,12 @@ class Meter:
                 "(Ollama: num_ctx or OLLAMA_CONTEXT_LENGTH) or set CORECODER_MAX_CONTEXT to the one it has."
             )
         self._ratio = min(max(usage.prompt / estimate, _RATIO[0]), _RATIO[1])
+        if self._refused:
+            self._most, self._refused = self.usable, None
+        if usage.prompt > self._most:
+            self._most = float("inf")  # it was refused for another reason
         self._calibrated = True
-        self._anchor = _Anchor(usage.prompt, tuple(sent))
+        self._reported = (tuple(sent), usage.prompt)
         return ""
 
     def _was_cut(self, reported: int, estimate: int, sent: Sequence[Message]) -> bool:
@@ -156,26 +159,24 @@ class Meter:
         share = 0.6 * self._ratio if self._calibrated else 0.45
         if reported < share * estimate and estimate - reported > 1_000:
             return True
-        if not (self._anchor and self._anchor.stands(sent)):
-            return False
-        since = sum(map(self.measure, sent[len(self._anchor.view) :])) * self._ratio
-        return since > 1_000 and reported - self._anchor.reported < 0.2 * since
+        before, since = self._since(sent)
+        return since > 1_000 and reported - before < 0.2 * since
 
     def learn_window(self, window: int | None, fill: int) -> None:
         """Learns from a refusal, as too long, of a request that we took for `fill` tokens.
 
         `window` is the size that the refusal named, None if it named none. It is believed unless it is absurd (servers
-        are known to name wrong ones), and shows that we count too little where we thought that the request fitted.
-        Without it the window is taken to be a fifth below what was refused.
+        are known to name wrong ones); without it the window is taken to be a fifth below what was refused. Where
+        that would still have room for what was refused, less than that is used from now on, whatever the next reply
+        says of the scale.
         """
         if window is not None and _LEAST_WINDOW <= window < self.window:
             self.window = window
         elif window is None or window < _LEAST_WINDOW or fill >= window:
             self.window = min(self.window, max(_LEAST_WINDOW, int(fill * 0.8) + self.reserve))
         if fill < self.usable:
-            least = self.usable / max(1, fill) * 1.05
-            self._ratio = min(self._ratio * least, _RATIO[1])
-        self._anchor = None
+            self._refused = max(fill * _BELOW_REFUSED, _LEAST_WINDOW) / self._ratio
+        self._reported = None
 
     def forget(self, view: Iterable[Message]) -> None:
         """Lets go of every message that is not in `view`, where many have left it."""

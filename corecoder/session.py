@@ -5,7 +5,7 @@ So nothing that makes the view smaller can lose anything, taking that back is on
 replaying. The records, beside `id`, `type` and `at`:
 
     session   version, session, project, created, model, system; the newest counts, `origin` marks a copy
-    message   what was said: {"message": {...}, "n": its number among the messages}
+    message   what was said: {"message": {...}, "n": its number among the messages, "meta": what else is known of it}
     derived   a message that a tier made (a stub, a summary); in the view only where a `view` record names it
     view      {"ranges": [[first, last], ...], "how": ...}: inclusive ids over `message` and `derived` records;
               "undoes" is the id of the `view` record that this one takes back
@@ -20,7 +20,7 @@ import dataclasses
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -60,6 +60,7 @@ class Session:
         self._count = 0
         self._live: list[int] = []
         self._held: dict[int, Message] = {}
+        self._metas: dict[int, dict[str, Any]] = {}
         self._record_of: dict[int, int] = {}  # id(message) -> record id, for members of the view
         self._undoable: list[tuple[int, list[list[int]]]] = []  # view record, ranges of the view before it
         self._notes: dict[str, dict[str, Any]] = {}
@@ -159,15 +160,24 @@ class Session:
         self._record_of[id(message)] = record
         return record
 
-    def replace_view(self, messages: list[Message], *, how: str, **facts: Any) -> None:
-        """Makes `messages` the view. Members of the view keep their records, others are logged as derived.
+    def replace_view(
+        self,
+        messages: list[Message],
+        *,
+        how: str,
+        meta: Callable[[Message], dict[str, Any]] = lambda _message: {},
+        **facts: Any,
+    ) -> None:
+        """Makes `messages` the view. Members of the view keep their records, others are logged as derived, each with
+        its `meta`.
 
         `how` and `facts` are kept in the view record. Raises SessionError with the view unchanged.
         """
         known = dict(self._record_of)
         for message in messages:
             if id(message) not in known:
-                known[id(message)] = self._log("derived", message=message)
+                about = meta(message)
+                known[id(message)] = self._log("derived", message=message, **({"meta": about} if about else {}))
         extra = {"facts": facts} if facts else {}
         self._log("view", ranges=self._journal.ranges(known[id(message)] for message in messages), how=how, **extra)
         self._settle()
@@ -198,6 +208,10 @@ class Session:
         message: Message = self._journal.record(record)["message"]
         return message
 
+    def meta(self, record: int) -> dict[str, Any]:
+        """What is kept beside the message of a record."""
+        return self._metas.get(record, {})
+
     def messages(self) -> Iterator[tuple[int, Message]]:
         """Every `message` record ever logged, in order, read from the file one by one."""
         for record in self._journal.carriers():
@@ -222,14 +236,15 @@ class Session:
         if self._started:  # else the session record will say it
             self._log("model", model=name)
 
-    def spill(self, text: str) -> Path:
-        """Keeps `text` whole in a new private file beside the log, and returns its path. Raises SessionError."""
+    def spill(self, text: str, kind: str = "txt") -> Path:
+        """Keeps `text` whole in a new private file beside the log, its name ending in `kind`, and returns its path.
+        Raises SessionError."""
         try:
             folder = self.path.parent
             if not self.on_disk:
                 folder = self._folder = self._folder or Path(tempfile.mkdtemp(prefix="corecoder-"))
             private_directory(folder)
-            path = folder / f"{self.id}.{token_hex(4)}.txt"
+            path = folder / f"{self.id}.{token_hex(4)}.{kind}"
             write_private(path, text.encode("utf-8", "surrogatepass"))
         except OSError as error:
             raise SessionError(f"cannot keep a long text beside the session log: {words(error)}") from error
@@ -290,6 +305,8 @@ class Session:
         if not isinstance(message, dict):
             raise TypeError("a message is an object")
         self._held[record["id"]] = message
+        if isinstance(meta := record.get("meta"), dict):
+            self._metas[record["id"]] = meta
         if record["type"] == "message":
             self._live.append(record["id"])
             self._count += 1

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from .errors import Cancelled, ContextOverflow, ProviderError, RequestRefused, RequestTooLarge
 from .jobs import CancelToken
-from .memory import OURS, is_acknowledgement, is_memory
+from .memory import OURS, is_acknowledgement
 from .messages import Message, Reply, calls_of, repair, text_of
 from .text import clip_middle, one_line
 from .tiers import fit_text, water_level
@@ -76,12 +76,13 @@ class Summary:
 class Request:
     """All that a summary is made from.
 
-    `prefix` is the view up to what the model last saw, `system` and `tools` what goes with every request, `previous`
-    the summary that `prefix` carries, `words` the length to ask for. `piece` is how many characters of text fit into
-    one request of the second way, `whole` whether the prefix fits as it is.
+    `prefix` is the view up to what the model last saw, `previous` the summary that it carries, `new` what came after
+    that; `system` and `tools` go with every request, `words` is the length to ask for. `piece` is how many characters
+    of text fit into one request of the second way, `whole` whether the prefix fits as it is.
     """
 
     prefix: Sequence[Message]
+    new: Sequence[Message]
     system: Message | None = None
     tools: list[dict[str, Any]] | None = None
     previous: str = ""
@@ -105,7 +106,7 @@ class _Asking:
 
     llm: Model
     token: CancelToken
-    paid: list[float] = field(default_factory=list)
+    cost: float | None = None
 
     def ask(self, messages: list[Message], tools: list[dict[str, Any]] | None) -> str:
         """The answer's text. Raises ProviderError or _Refused."""
@@ -114,7 +115,7 @@ class _Asking:
             reply = self._chat(messages, tools, "none")
         if reply.cut:
             raise _Refused("the summary was cut off at the output limit")
-        text = reply.content.strip()
+        text = reply.content.replace(_EXTRACTED, "").strip()  # copied from before, it would part what is now written
         if calls_of(reply.message) or (len(text.split()) < _LEAST_WORDS and len(text) < 8 * _LEAST_WORDS):
             raise _Refused("the model's summary was empty")
         return text
@@ -124,12 +125,9 @@ class _Asking:
         extra = {"tool_choice": tool_choice} if tool_choice else {}
         reply = self.llm.chat(messages, tools or None, token=self.token, **extra)
         if reply.usage and reply.usage.cost is not None:
-            self.paid.append(reply.usage.cost)
+            self.cost = (self.cost or 0.0) + reply.usage.cost
         self.token.check()  # what comes after the deadline is not used
         return reply
-
-    def done(self, text: str = "", failed: str = "") -> Summary:
-        return Summary(text, failed, sum(self.paid) if self.paid else None)
 
 
 class _Refused(Exception):
@@ -140,17 +138,17 @@ def ask_for_summary(llm: Model, request: Request, token: CancelToken, timeout: f
     """A summary by the model, or why there is none. Raises Cancelled only if `token` was cancelled."""
     with token.deadline(timeout) as deadline:
         asking = _Asking(llm, deadline)
+        text = failed = ""
         try:
-            return asking.done(_continued(asking, request) or _in_pieces(asking, request))
-        except _Refused as refused:
-            return asking.done(failed=str(refused))
+            text = _continued(asking, request) or _in_pieces(asking, request)
         except Cancelled:
             token.check()
-            return asking.done(failed=f"the summary took longer than {timeout:g} s")
-        except ProviderError as error:
-            return asking.done(failed=one_line(str(error), 200))
+            failed = f"the summary took longer than {timeout:g} s"
+        except (_Refused, ProviderError) as error:
+            failed = one_line(str(error), 200)
         except Exception as error:  # noqa: BLE001 - a model of another make may raise anything; the session goes on
-            return asking.done(failed=one_line(f"{type(error).__name__}: {error}", 200))
+            failed = one_line(f"{type(error).__name__}: {error}", 200)
+        return Summary(text, failed, asking.cost)
 
 
 def _continued(asking: _Asking, request: Request) -> str:
@@ -169,7 +167,7 @@ def _in_pieces(asking: _Asking, request: Request) -> str:
     """The summary from the conversation as text, piece by piece, each answer being the notes for the next."""
     for size in (request.piece, request.piece // 3):
         try:
-            return _update(asking, request, pieces_of(request.prefix, size))
+            return _update(asking, request, pieces_of(request.new, size))
         except (ContextOverflow, RequestTooLarge):
             continue  # never the same again: the next try is smaller
     raise _Refused("even a third of the conversation was too long for the model to summarise")
@@ -190,7 +188,7 @@ def pieces_of(messages: Sequence[Message], size: int) -> list[str]:
     message is shown shorter, and if that is not enough the oldest pieces are left out."""
     shown = _SHOWN_RESULT
     while True:
-        lines = [_written_out(message, shown) for message in messages if not is_memory(message)]
+        lines = [_written_out(message, shown) for message in messages]
         if sum(map(len, lines)) <= MAX_PIECES * size * 3 // 4 or shown < 200:
             break
         shown //= 2

@@ -12,17 +12,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from .ledger import main_argument
-from .memory import acknowledgement, is_memory
-from .messages import Message, calls_of, parse_arguments, text_of
+from .memory import acknowledgement
+from .messages import Message, arguments_of, calls_of, pictures_of, text_of
 from .text import clip_middle, one_line, plural
-from .tokens import Count
+from .tokens import Count, message_tokens
 
 Measure = Callable[[Message], int]
 RecordOf = Callable[[Message], "int | None"]
+Replace = Callable[[Message, Message], Message]  # takes note of which message the first stands for, and gives it back
 
 _WORTH_SNIPPING = 120  # tokens; a stub takes 40 to 80
 _STUB_END = 80  # characters kept of each end of a snipped result
@@ -30,27 +30,18 @@ _STUB = re.compile(r"\[(?:#\d+ )?.{0,200}, snipped; ")
 _SAME_TEXT = 200  # characters from which on two equal results count as one said twice
 
 
-@dataclass(frozen=True)
-class Result:
-    """A tool result in a view: where it stands, and the function part of the call that it answers."""
-
-    at: int
-    message: Message
-    call: dict[str, Any]
-
-
-def results_in(view: Sequence[Message]) -> Iterator[Result]:
-    """Every tool result of `view` with its call, in order."""
+def results_in(view: Sequence[Message]) -> Iterator[tuple[int, Message, dict[str, Any]]]:
+    """Every tool result of `view`, in order: where it stands, and the function part of the call that it answers."""
     calls: dict[str, dict[str, Any]] = {}
     for at, message in enumerate(view):
         if message.get("role") == "assistant":
             calls = {call.get("id") or "": call.get("function") or {} for call in calls_of(message)}
         elif message.get("role") == "tool":
-            yield Result(at, message, calls.get(message.get("tool_call_id") or "", {}))
+            yield at, message, calls.get(message.get("tool_call_id") or "", {})
 
 
 def is_stub(message: Message) -> bool:
-    """Whether `message` is a result that was snipped."""
+    """Whether `message` looks like a result that was snipped: one that does is not relied on, nothing more."""
     return message.get("role") == "tool" and bool(_STUB.match(text_of(message)))
 
 
@@ -98,17 +89,17 @@ def snip(view: Sequence[Message], measure: Measure, keep: int, record_of: Record
     unseen = unseen_start(view)
     repeated = _repeated(view)
     stubs: dict[int, Message] = {}
-    for result in reversed(list(results_in(view))):
-        size = measure(result.message)
-        if result.at not in repeated or result.at >= unseen:
+    for at, message, call in reversed(list(results_in(view))):
+        size = measure(message)
+        if at not in repeated or at >= unseen:
             keep -= size
-            if result.at >= unseen or keep >= 0:
+            if at >= unseen or keep >= 0:
                 continue
-        if size < _WORTH_SNIPPING or is_stub(result.message):
+        if size < _WORTH_SNIPPING:
             continue
-        stub = make_stub(result.message, result.call, record_of(result.message))
+        stub = make_stub(message, call, record_of(message))
         if 2 * measure(stub) <= size:
-            stubs[result.at] = stub
+            stubs[at] = stub
     return stubs
 
 
@@ -116,7 +107,7 @@ def make_stub(message: Message, call: dict[str, Any], record: int | None) -> Mes
     """A tool result reduced to what it was, how to have it back, and its first and last lines."""
     text = text_of(message)
     name = one_line(call.get("name") or "result", 64)
-    subject = " ".join(part for part in (name, main_argument(_arguments(call), 60)) if part)
+    subject = " ".join(part for part in (name, main_argument(arguments_of(call), 60)) if part)
     size = len(text.encode("utf-8", "replace"))
     amount = f"{plural(text.count(chr(10)) + 1, 'line')}, {_bytes(size)}"
     number = "" if record is None else f"#{record} "
@@ -136,15 +127,15 @@ def _repeated(view: Sequence[Message]) -> set[int]:
     """Indices of results that a later one makes superfluous: a newer read of the same lines, or the same text."""
     repeated: set[int] = set()
     later: set[object] = set()
-    for result in reversed(list(results_in(view))):
-        text = text_of(result.message)
+    for at, message, call in reversed(list(results_in(view))):
+        text = text_of(message)
         keys: set[object] = {text} if len(text) >= _SAME_TEXT else set()
-        if result.call.get("name") == "read_file":
-            arguments = _arguments(result.call)
+        if call.get("name") == "read_file":
+            arguments = arguments_of(call)
             keys.add((arguments.get("file_path"), arguments.get("offset"), arguments.get("limit")))
         if keys & later:
-            repeated.add(result.at)
-        if not (is_stub(result.message) or text.startswith("Error")):
+            repeated.add(at)
+        if not (is_stub(message) or text.startswith("Error: ")):
             later |= keys
     return repeated
 
@@ -154,6 +145,7 @@ def _repeated(view: Sequence[Message]) -> set[int]:
 Compose = Callable[[float], Message]  # the memory message, its parts cut to this share of their limits
 
 _LEFT_OUT = "[… {dropped} characters left out to fit the context window{again} …]"
+_PICTURES_LEFT_OUT = "\n[{pictures} left out to fit the context window{again}]"
 _LEAST = 40  # tokens that a cut text is worth keeping for
 
 
@@ -166,6 +158,7 @@ def collapse(
     *,
     since: int = 0,
     record_of: RecordOf = lambda _message: None,
+    replace: Replace = lambda new, _old: new,
 ) -> list[Message]:
     """A view of at most `room` made of any history: the memory, what the model has not seen, the newest before that.
 
@@ -176,7 +169,7 @@ def collapse(
     head = _fitting(compose, measure, room * 3 // 4)
     unseen = unseen_start(view)
     left = room - sum(map(measure, joined(head, [])))
-    kept = shrink(view[unseen:], measure, count, left, record_of)
+    kept = shrink(view[unseen:], measure, count, left, record_of, replace)
     if kept is None:
         return [_fitting(compose, measure, room)]
     left -= sum(map(measure, kept))
@@ -184,7 +177,7 @@ def collapse(
     while at > since:
         at -= 1
         left -= measure(view[at])
-        if left < 0 or is_memory(view[at]):
+        if left < 0:
             break
         if view[at].get("role") != "tool":
             start = at
@@ -199,7 +192,12 @@ def joined(head: Message, tail: Sequence[Message]) -> list[Message]:
 
 
 def shrink(
-    group: Sequence[Message], measure: Measure, count: Count, room: int, record_of: RecordOf
+    group: Sequence[Message],
+    measure: Measure,
+    count: Count,
+    room: int,
+    record_of: RecordOf = lambda _message: None,
+    replace: Replace = lambda new, _old: new,
 ) -> list[Message] | None:
     """`group`, a call with its results or any other messages, in at most `room`; None if its frame is too large.
 
@@ -215,10 +213,11 @@ def shrink(
         level = water_level(sizes, room - sum(map(measure, bare)))
         if level < (_LEAST if arguments else 1):
             continue
-        return [
-            message if size <= level else _with_text(message, level, count, record_of(original))
+        cut = [
+            message if size <= level else _with_content(message, level, count, record_of(original))
             for original, message, size in zip(group, lean, sizes, strict=True)
         ]
+        return [new if new is old else replace(new, old) for new, old in zip(cut, group, strict=True)]
     return None
 
 
@@ -273,27 +272,36 @@ def _lean_call(call: dict[str, Any], limit: int, count: Count) -> dict[str, Any]
     raw = function.get("arguments")
     if isinstance(raw, str) and count(raw) <= limit:
         return call
-    values = _arguments(function)
+    values = arguments_of(function)
     per_value = limit // (2 * len(values) + 1)
     cut = {key: fit_text(item, per_value, count) if isinstance(item, str) else item for key, item in values.items()}
     lean = json.dumps(cut, ensure_ascii=False)
     return {**call, "function": {**function, "arguments": lean if count(lean) <= limit else "{}"}}
 
 
-def _with_text(message: Message, limit: int, count: Count, record: int | None) -> Message:
-    text = text_of(message)
-    if isinstance(message.get("content"), list):
-        text += "\n[pictures left out to fit the context window]"
+def _with_content(message: Message, limit: int, count: Count, record: int | None) -> Message:
+    """`message` with its content in `limit` tokens: the text's head and tail, and the newest pictures beside it."""
     again = "" if record is None else f"; recall({record}) has the whole"
-    return {**message, "content": fit_text(text, limit, count, _LEFT_OUT.format(dropped="{dropped:,}", again=again))}
+    note = _LEFT_OUT.format(dropped="{dropped:,}", again=again)
+    text, pictures = text_of(message), pictures_of(message)
+    kept = newest(pictures, limit - min(count(text), limit // 2))  # words are dearer
+    if len(kept) < len(pictures):
+        text += _PICTURES_LEFT_OUT.format(pictures=plural(len(pictures) - len(kept), "picture"), again=again)
+    text = fit_text(text, limit - parts_tokens(kept), count, note)
+    return {**message, "content": [{"type": "text", "text": text}, *kept] if kept else text}
 
 
-def _arguments(function: dict[str, Any]) -> dict[str, Any]:
-    raw = function.get("arguments")
-    try:
-        return parse_arguments(raw) if isinstance(raw, str) else {}
-    except ValueError:
-        return {}
+def newest(parts: Sequence[dict[str, Any]], room: int) -> list[dict[str, Any]]:
+    """The last of `parts` that fit into `room`."""
+    start = len(parts)
+    while start and parts_tokens(parts[start - 1 :]) <= room:
+        start -= 1
+    return list(parts[start:])
+
+
+def parts_tokens(parts: Sequence[dict[str, Any]]) -> int:
+    """Tokens of content parts by themselves."""
+    return message_tokens({"content": parts}) - message_tokens({})
 
 
 def _bytes(size: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -77,6 +77,10 @@ def _no_recall(record: int | str) -> str:
     raise KeyError(record)
 
 
+def _no_pictures(_record: int | str) -> Sequence[str]:
+    return ()
+
+
 def _drop(_text: str) -> None:
     return None
 
@@ -87,8 +91,8 @@ class ToolContext:
 
     `token` stops it (register a waker for whatever blocks), `output` takes live output, `sees_images` says whether
     the model takes pictures, `recall(id)` gives the full text of an earlier message, or of a spilled text by its
-    name (KeyError if there is none), `spill(text) -> path` keeps a long text beside the session log, `secrets` are
-    the names of environment variables that no child process may get.
+    name (KeyError if there is none), `pictures(id)` the URLs of its pictures, `spill(text) -> path` keeps a long text
+    beside the session log, `secrets` are the names of environment variables that no child process may get.
     """
 
     workspace: Workspace
@@ -96,6 +100,7 @@ class ToolContext:
     output: Callable[[str], None] = _drop
     sees_images: bool = False
     recall: Callable[[int | str], str] = _no_recall
+    pictures: Callable[[int | str], Sequence[str]] = _no_pictures
     spill: Callable[[str], Path | None] = _drop
     secrets: frozenset[str] = frozenset()
 

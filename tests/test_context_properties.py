@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
-from histories import Play, calling, random_text, result
+from histories import PICTURE, Play, calling, random_text, result, unrepaired
 
+from corecoder.context import ContextManager
+from corecoder.memory import read_memory
 from corecoder.messages import NO_RESULT, Message, repair, text_of, unpaired
 from corecoder.scripted import ScriptedLLM
 from corecoder.session import Session
@@ -19,8 +22,9 @@ def random_turns(play: Play, rng: random.Random, steps: int, most: int) -> None:
     """Turns of random steps: batches of calls, any sizes, prompts and words thrown in, pictures, undo, /compact."""
     step = 0
     while step < steps:
-        pictures = rng.choice([0, 0, 0, 2])
-        play.say(f"request {step}: {random_text(rng, most if rng.random() < 0.1 else 200)}", pictures)
+        pictures = rng.choice([0, 0, 0, 2, rng.randrange(40)])
+        said = random_text(rng, most if rng.random() < 0.1 else 200)
+        play.say(said if rng.random() < 0.2 and said.strip() else f"request {step}: {said}", pictures)
         for _ in range(rng.choice([1, 3, 10, 40])):
             step += 1
             batch = rng.choice([1, 1, 1, 2, 5, 30 if rng.random() < 0.2 else 3])
@@ -52,6 +56,9 @@ def random_turns(play: Play, rng: random.Random, steps: int, most: int) -> None:
             elif act < 0.12:
                 play.resume()
         play.reply({"role": "assistant", "content": f"done with {step}"})
+        if rng.random() < 0.2:  # words that came while the model was answering
+            play.steer(random_text(rng, 400) + f" and {step}, too")
+            play.reply({"role": "assistant", "content": f"done with {step}, too"})
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -70,6 +77,7 @@ def test_every_request_fits_whatever_happened_before(seed: int, home: Path, proj
         assert play.session.message(record) == message
         recalled = play.context.recall(record)
         assert recalled.startswith(play.said[record]) if message.get("tool_calls") else recalled == play.said[record]
+        assert play.context.pictures(record) == [part["image_url"]["url"] for part in play.pictures[record]]
     play.session.close()
 
 
@@ -122,8 +130,6 @@ def view_of(rng: random.Random, groups: int) -> list[Message]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_safe_split_never_orphans_a_tool_message(seed: int) -> None:
-    from corecoder.context import ContextManager
-
     view = view_of(random.Random(seed), 20)
     for keep in range(len(view) + 3):
         split = ContextManager._safe_split(view, keep)
@@ -133,9 +139,36 @@ def test_safe_split_never_orphans_a_tool_message(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_compress_never_leaves_an_orphan_tool_reply(seed: int) -> None:
-    from corecoder.context import ContextManager
+def test_a_plain_list_keeps_its_promises_whoever_manages_it(seed: int) -> None:
+    rng = random.Random(seed)
+    window = rng.choice([10_000, 16_000, 32_000])
+    system = rng.choice([None, {"role": "system", "content": "You are an agent. " * rng.randrange(1, 200)}])
+    view: list[Message] = [system] if system else []
+    context = ContextManager(window)
+    for turn in range(6):
+        prompt = f"{rng.choice(['', random_text(rng, 300)])} request {turn}: {random_text(rng, 300)}"
+        content: Any = prompt
+        if pictures := rng.choice([0, 0, 3, 30]):
+            content = [{"type": "text", "text": prompt}, *[PICTURE] * pictures]
+        view.append({"role": "user", "content": content})
+        for step in range(rng.choice([0, 2, 20])):
+            calls = [(f"c{turn}_{step}_{at}", "read_file", {"file_path": f"f{at}"}) for at in range(rng.choice([1, 3]))]
+            view.append(calling(*calls, text=rng.choice([None, "because it must be so " * 40])))
+            view += [result(id_, random_text(rng, 30_000) or "(no output)") for id_, _, _ in calls]
+            if rng.random() < 0.1:
+                context = ContextManager(window)
+            context.maybe_compress(view, force=rng.random() < 0.05)
+            assert unpaired(view) == []
+            assert unrepaired(view)
+            assert context.fill(view) <= context.usable
+            assert not system or view[0] is system
+            assert sum(read_memory(message) is not None for message in view[:2]) <= 1
+            assert any(prompt in text_of(message) for message in view if message["role"] == "user")
+        view.append({"role": "assistant", "content": f"done with {turn}"})
 
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_compress_never_leaves_an_orphan_tool_reply(seed: int) -> None:
     rng = random.Random(seed)
     context = ContextManager(rng.choice([2_000, 4_000, 8_000]))
     messages: list[Message] = []

@@ -16,7 +16,7 @@ LAYERS: dict[int, str] = {
     5: "__main__ cli repl render commands print_mode demo terminal firstrun",
     4: "app",
     3: "agent dispatch driver",
-    2: "context ledger memory meter tiers intake summary tools permissions readonly prompt sandbox",
+    2: "context ledger outcome memory meter tiers intake summary tools permissions readonly prompt sandbox",
     1: "llm stream reader retries providers refusals dialects shapes wire models scripted errorbody sse toolcalls "
     "session sessiondir journal tool config "
     "sources forms shell child processes capture landlock",

@@ -27,7 +27,8 @@ def fed(*messages: Message) -> Ledger:
     """A ledger that has seen `messages` with the record ids 1, 2, 3 and so on."""
     ledger = Ledger()
     for record, message in enumerate(messages, 1):
-        ledger.observe(message, record)
+        kind = message.get("kind", "")
+        ledger.observe({key: value for key, value in message.items() if key != "kind"}, record, kind)
     return ledger
 
 
@@ -85,6 +86,8 @@ def test_the_way_a_command_ended_is_read_from_the_note_and_not_from_its_output()
         "(no output)\n[job 3 runs in the background, pid 7]\n[background job 2 has ended: exit code 9]": "job 3 runs",
         "Not run: the user said no.": "not run",
         "Error: no shell": "failed",
+        "Error rate: 0%\n[exit code 0, 0.1 s]": "exit 0",
+        "half of it\n[interrupted by the user after 2.0 s]": "interrupted",
         "a shell of another make\nexit status 4": "exit 4",
     }.items():
         assert fed(*run("x", output)).commands[-1].outcome == outcome
@@ -99,6 +102,66 @@ def test_failing_tests_are_known_until_a_run_of_them_passes() -> None:
     for message in run("pytest tests/test_sum.py", PYTEST_PASSES):
         ledger.observe(message, 10)
     assert not ledger.failing
+
+
+def test_the_pass_of_one_test_says_nothing_of_the_others() -> None:
+    ledger = fed(*run("pytest -q", PYTEST_FAILS), *run("pytest tests/test_sum.py::test_adds", PYTEST_PASSES))
+    assert list(ledger.failing) == ["tests/test_sum.py::test_carries[9-9]"]
+
+
+def test_one_thing_run_in_two_ways_is_the_same_thing() -> None:
+    for first in ("pytest -q tests", "python -m pytest tests/ -x", "cd /p && PYTHONPATH=src .venv/bin/pytest tests"):
+        for second in (
+            "python3 -m pytest tests", "uv run pytest -q tests 2>&1 | tail -5", "pytest", "pytest -n 4 ./tests",
+            "(pytest --tb short tests/test_sum.py)", "pytest tests/test_sum.py > log.txt",
+        ):  # fmt: skip
+            assert not fed(*run(first, PYTEST_FAILS), *run(second, PYTEST_PASSES)).failing, (first, second)
+
+
+def test_a_run_of_something_else_clears_nothing() -> None:
+    for second in (
+        "pytest tests/test_s", "pytest -k adds", "pytest tests/test_other.py tests/test_sum.py::test_new", "make test",
+        "pytest --lf", "pytest tests/unit", "cat tests/test_sum.py", "pytest -q tests/test_sum.py -m slow",
+    ):  # fmt: skip
+        assert len(fed(*run("pytest", PYTEST_FAILS), *run(second, PYTEST_PASSES)).failing) == 2, second
+    ledger = fed(*run("cargo test", "test a::b ... FAILED\ntest result: FAILED"))
+    for message in run("cargo test other", "test result: ok. 1 passed"):
+        ledger.observe(message, 9)
+    assert list(ledger.failing) == ["a::b"]
+
+
+def test_a_run_that_stops_at_its_first_failure_says_nothing_of_what_it_did_not_reach() -> None:
+    stopped = "FAILED tests/test_sum.py::test_adds - x\n1 failed, 3 passed in 0.1s\n[exit code 1]"
+    assert len(fed(*run("pytest", PYTEST_FAILS), *run("pytest -x", stopped)).failing) == 2
+    assert not fed(*run("pytest", PYTEST_FAILS), *run("pytest -x", PYTEST_PASSES)).failing
+
+
+def test_ids_of_tests_are_whole_whatever_is_in_their_brackets() -> None:
+    ids = ["t/test_x.py::test_x[a b]", "t/test_x.py::T::test_y[a - b]", "t/test_x.py::test_z[[1] [2]]", "t/test_e.py"]
+    lines = [
+        f"FAILED {ids[0]} - assert [1] == [2]",
+        f"FAILED {ids[1]}",
+        f"FAILED {ids[2]} - E: x",
+        f"ERROR {ids[3]} - no",
+    ]
+    output = "\n".join(lines) + "\n4 failed in 0.1s\n[exit code 1]"
+    assert list(fed(*run("pytest", output)).failing) == ids
+
+
+def test_the_error_line_of_a_test_run_names_a_test() -> None:
+    output = "FAILED tests/test_sum.py::test_adds\n===== 1 failed, 3 passed in 0.1s =====\n[exit code 1, 0.3 s]"
+    assert fed(*run("pytest -q --tb=no", output)).commands[-1].why == "FAILED tests/test_sum.py::test_adds"
+
+
+def test_a_file_read_in_part_is_listed_with_its_lines() -> None:
+    messages: list[Message] = []
+    for text in ("1\tx\n[lines 1 to 400 of 2,000; go on with offset 401]", "9\ty\n[lines 900 to 950 of 2,000]"):
+        messages += [calling(("a", "read_file", {"file_path": "src/big.py"})), result("a", text)]
+    other = [calling(("a", "read_file", {"file_path": "src/b.py"})), result("a", "1\tx")]
+    assert "- src/: b.py #6, big.py:1-400,900-950 #4" in written(fed(*messages, *other))
+    whole = [calling(("a", "read_file", {"file_path": "src/big.py"})), result("a", "1\tx")]
+    assert "- src/: big.py #6" in written(fed(*messages, *whole))
+    assert "- src/: big.py #6" in written(fed(*whole, *messages))
 
 
 def test_failing_tests_of_other_runners_are_read_as_well() -> None:
@@ -122,13 +185,21 @@ def test_the_todo_list_is_the_last_one_written() -> None:
 
 
 def test_words_thrown_in_during_a_turn_do_not_replace_its_prompt() -> None:
-    ledger = fed(user("old"), {"role": "assistant", "content": "ok"}, user("mend it"), *run("ls", "a"), user("gently"))
-    assert [words.text for words in ledger.current()] == ["mend it", "gently"]
+    ledger = fed(user("old"), {"role": "assistant", "content": "ok"}, user("mend it"), *run("ls", "a"))
+    ledger.observe(user("gently"), 6, "steer")
+    ledger.observe({"role": "assistant", "content": "mended"}, 7)
+    ledger.observe(user("and test it"), 8, "steer")
+    assert [words.text for words in ledger.current] == ["mend it", "gently", "and test it"]
+
+
+def test_a_prompt_after_a_turn_that_ended_with_a_tool_result_is_the_current_request() -> None:
+    ledger = fed(user("first"), *run("ls", "a"), user("second"))
+    assert [words.text for words in ledger.current] == ["second"]
 
 
 def test_what_the_program_itself_says_is_a_notice_and_not_the_user() -> None:
-    ledger = fed(user("mend it"), *run("ls", "a"), user(f"{OURS}the date is now 2 May]"))
-    assert [words.text for words in ledger.current()] == ["mend it"]
+    ledger = fed(user("mend it"), *run("ls", "a"), {**user(f"{OURS}the date is now 2 May]"), "kind": "notice"})
+    assert [words.text for words in ledger.current] == ["mend it"]
     assert "Notices:\n- the date is now 2 May" in written(ledger)
 
 

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from histories import calling, code, result, user
+from histories import PICTURE, calling, code, result, user
 
 from corecoder.context import ContextManager
 from corecoder.errors import ToolError
@@ -103,7 +103,7 @@ def test_a_result_that_was_cut_on_arrival_is_recalled_whole_by_id_and_by_name(ho
     session.append(user("read"))
     session.append(calling(("a", "read_file", {"file_path": "big.py"})))
     [cut] = context.intake([result("a", text)])
-    record = session.append(cut)
+    record = session.append(cut, **context.meta(cut))
     assert len(cut["content"]) < len(text) / 3
     name = re.search(r'recall\("([^"]+)", lines="1-200"\)', cut["content"])
     assert name
@@ -127,6 +127,45 @@ def test_a_forged_place_of_a_cut_opens_no_file(home: Path, project: Path) -> Non
         assert context.recall(session.append(user(forged))) == forged
         with pytest.raises(KeyError):
             context.recall(name)
+    session.close()
+
+
+def test_a_text_that_quotes_the_place_of_a_cut_is_recalled_as_itself(home: Path, project: Path) -> None:
+    session, context = managed(home, project)
+    [cut] = context.intake([result("a", code(3_000))])
+    first = session.append(cut, **context.meta(cut))
+    quoting = cut["content"]
+    assert context.recall(session.append(user(quoting))) == quoting
+    large = "before\n" + quoting * 3 + code(3_000, "other")
+    [cut_too] = context.intake([result("b", large)])
+    second = session.append(cut_too, **context.meta(cut_too))
+    assert context.recall(first) == code(3_000)
+    assert context.recall(second) == large
+    session.close()
+
+
+@pytest.mark.parametrize("sees", [True, False])
+def test_pictures_come_back_to_a_model_that_takes_them(sees: bool, home: Path, project: Path) -> None:
+    session, context = managed(home, project)
+    alone = session.append({"role": "user", "content": [PICTURE]})
+    beside = session.append({"role": "user", "content": [{"type": "text", "text": "like this"}, PICTURE, PICTURE]})
+    ctx = ToolContext(Workspace.at("."), recall=context.recall, pictures=context.pictures, sees_images=sees)
+    for record, text, number in ((alone, "(1 picture)", 1), (beside, "like this", 2)):
+        got = Recall().run({"id": record}, ctx)
+        assert got.content == text
+        assert got.images == (PICTURE["image_url"]["url"],) * (number if sees else 0)
+    assert Recall().run({"id": beside, "pattern": "like"}, ctx).images == ()
+    session.close()
+
+
+def test_a_long_text_beside_pictures_is_recalled_with_them(home: Path, project: Path) -> None:
+    session, context = managed(home, project)
+    said = {"role": "user", "content": [{"type": "text", "text": code(3_000)}, PICTURE]}
+    [cut] = context.intake([said])
+    assert PICTURE in cut["content"]
+    record = session.append(cut, **context.meta(cut))
+    assert context.recall(record) == code(3_000)
+    assert context.pictures(record) == [PICTURE["image_url"]["url"]]
     session.close()
 
 

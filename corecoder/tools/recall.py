@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from ..errors import ToolError
-from ..text import clip_middle
-from ..tool import Tool, ToolContext
+from ..text import clip_middle, plural
+from ..tool import Tool, ToolContext, ToolResult
 
 LIMIT = 24_000  # characters in one result
 FOLD = 4_000  # a longer line counts as several, so that any place in it can be named
@@ -20,8 +20,8 @@ _RANGE = re.compile(r"\s*(\d+)\s*(-?)\s*(\d*)\s*")
 class Recall(Tool):
     name = "recall"
     description = (
-        "Bring back an earlier message of this session in full: a tool result that was snipped or cut, a prompt, a "
-        'reply. The id is the number in [#17 ...], or the name in recall("...").'
+        "Bring back an earlier message in full: a tool result that was snipped or cut, a prompt, pictures, a reply. "
+        'The id is the number in [#17 ...], or the name in recall("...").'
     )
     parameters: ClassVar[dict[str, Any]] = {
         "type": "object",
@@ -38,8 +38,9 @@ class Recall(Tool):
     read_only = True
     parallel = True
 
-    def execute(self, id: int | str, ctx: ToolContext, lines: str = "", pattern: str = "") -> str:
-        """The text, byte for byte where it fits in one result and nothing narrows it. Raises ToolError."""
+    def execute(self, id: int | str, ctx: ToolContext, lines: str = "", pattern: str = "") -> str | ToolResult:
+        """The text, byte for byte where it fits in one result and nothing narrows it; then with the pictures, if the
+        model takes them. Raises ToolError."""
         try:
             text = ctx.recall(_key(id))
         except KeyError:
@@ -47,7 +48,9 @@ class Recall(Tool):
                 f"there is no message {id}; ids are the numbers in [#17 ...] and in the notes on compacted conversation"
             ) from None
         if not lines and not pattern and len(text) <= LIMIT:
-            return text or "(the message is empty)"
+            pictures = tuple(ctx.pictures(_key(id)))
+            about = f"({plural(len(pictures), 'picture')})" if pictures else "(the message is empty)"
+            return ToolResult(text or about, images=pictures if ctx.sees_images else ())
         folded = _folded(text)
         first, last = _range(lines, len(folded))
         if pattern:
