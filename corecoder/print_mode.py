@@ -84,6 +84,8 @@ def run_once(agent: Agent, prompt: str, *, out: Screen, err: Screen, signals: Si
     if finished is None:
         return 1
     code = _exit_code(finished) if signals.exit_code is None else signals.exit_code
+    if code == REFUSED:
+        err.line("the last step asked for something that was refused", "yellow")
     return _deliver(agent, finished, code, out, err)
 
 
