@@ -30,6 +30,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _guarded(arguments, last=argv is None)
     except KeyboardInterrupt:
+        if argv is None:  # the same while Python shuts down would end in a traceback or another exit code
+            import signal
+
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         return INTERRUPTED
 
 

@@ -42,14 +42,15 @@ class Ask:
 Verdict = Allow | Refuse | Ask
 
 _LEADING_NO = re.compile(r"\A(?:no?\b[\s,:]*)+", re.IGNORECASE)
+# The first sentence is what a person is shown.
 _PLAN = (
-    "Not run: plan mode is read-only{why}. Look around with the read-only tools, then describe what you would change; "
-    "the user decides whether to leave plan mode."
+    "Not run: {why}, and plan mode is read-only. Look around with the read-only tools, then describe what you would "
+    "change; the user decides whether to leave plan mode."
 )
 _AUTO_COMMAND = (
-    "Not run: this session runs only commands that certainly change nothing (such as ls, cat, grep, git log), and "
-    "nobody is there to allow more{why}. Do what you can with the file tools, then say which command the user should "
-    "run. The user can allow commands with --yes."
+    "Not run: {why}, and nobody is there to allow it. Commands that certainly change nothing do run (such as ls, cat, "
+    "grep, git log). Do what you can with the file tools, then say which command the user should run. The user can "
+    "allow commands with --yes."
 )
 _AUTO_OUTSIDE = (
     "Not run: {path} is outside the project or part of .git, and nobody is there to allow it. Work inside {root}. "
@@ -70,7 +71,7 @@ class Permissions:
     def announcement(self) -> str:
         """One sentence on what will run without a question."""
         return {
-            "ask": "Reads and harmless commands run at once; edits and other commands are asked for.",
+            "ask": "Reads and harmless commands run at once; all else is asked for.",
             "auto": "Edits inside the project and commands that certainly change nothing will run; "
             "everything else is refused (--yes allows all).",
             "plan": "Plan mode: nothing will be changed.",
@@ -82,14 +83,15 @@ class Permissions:
         if self.mode == "yolo" or tool.read_only:
             return Allow()
         command = arguments.get("command")
-        why = self._doubt(command, arguments) if tool.name == "bash" and isinstance(command, str) else None
-        if why == "":
+        why = f"{tool.name} may change something"
+        if tool.name == "bash" and isinstance(command, str):
+            why = self._doubt(command, arguments)
+        if not why:
             return Allow()
-        words = f": {why}" if why else ""
         if self.mode == "plan":
-            return Refuse(_PLAN.format(why=words))
+            return Refuse(_PLAN.format(why=why))
         if self.mode == "auto":
-            return self._judge_unattended(tool, arguments, words)
+            return self._judge_unattended(tool, arguments, why)
         if _key(tool, arguments) in self._always and self._edits_inside(tool, arguments) is not False:
             return Allow()
         return _question(tool, arguments)
