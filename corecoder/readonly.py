@@ -70,7 +70,7 @@ def why_not_read_only(command: str, directory: Path, *, project: Path | None = N
     """
     parts, rest = _split(command)
     if rest or not all(parts):
-        return f"`{one_line(rest, 30)}` is more than plain words, quotes, |, && and ;" if rest else "it is incomplete"
+        return f"`{one_line(rest, 30)}` is more than plain words and pipes" if rest else "it is incomplete"
     doubts = (doubt for words in parts if (doubt := _doubt(words)))
     if doubt := next(doubts, ""):
         return doubt
