@@ -15,6 +15,7 @@ import pytest
 from server import D, F, HTTPError, Pause, StrictServer, Text, call, sse
 
 from corecoder.cli import main
+from corecoder.processes import family
 from corecoder.terminal import Signals
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
@@ -118,6 +119,31 @@ def test_a_signal_while_it_reads_its_input_ends_it_at_once() -> None:
         assert server.requests == []
 
 
+LOSES = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "corecoder.app":
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                for _ in range(1000):
+                    pass
+            except BaseException:  # as Python does in a callback of its own import system
+                pass
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def test_a_signal_in_the_midst_of_an_import_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text(LOSES)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    with StrictServer("never") as server, program(server, "-p", "hi", "--no-stdin") as process:
+        assert ended(process) == (143, "", "")
+        assert server.requests == []
+
+
 def test_however_often_a_signal_is_sent_it_ends_as_cleanly(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with StrictServer(call("bash", command=f"touch started; trap '' TERM INT; {SLEEP}; {SLEEP}")) as server:
         with program(server, "--yes", "-p", "go", "--no-stdin") as process:
@@ -128,6 +154,29 @@ def test_however_often_a_signal_is_sent_it_ends_as_cleanly(project: Path, monkey
             assert ended(process)[0] == 130
         assert not running(SLEEP)
         assert goes_on(server, monkeypatch)[-1] == "user"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl of Linux")
+def test_nothing_hides_from_the_end_of_the_session(project: Path) -> None:
+    hidden = f"env -i setsid {SLEEP} & env -i setsid sh -c '{SLEEP} & exit 3' & wait $!; pgrep -cxf '{SLEEP}'"
+    with StrictServer(call("bash", command=hidden), "done") as server, program(server, "-p", "x", "--yes") as process:
+        code, _, err = ended(process)
+        assert code == 0, err
+        assert server.requests[-1]["messages"][-1]["content"].startswith("2\n")
+    assert not running(SLEEP)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc of Linux")
+def test_a_command_does_not_outlive_a_program_that_was_killed(project: Path) -> None:
+    command = f"trap '' TERM; {SLEEP} & setsid {SLEEP} & touch started; wait"
+    with StrictServer(call("bash", command=command)) as server, program(server, "-p", "x", "--yes") as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        until((project / "started").exists, "the command")
+        started = {each.pid: each.started for each in family(parents={process.pid})}
+        assert len(started) == 4  # the guard, the shell, two of sleep
+        process.kill()
+        until(lambda: not family(known=started), "the end of all that it had started")
 
 
 def test_a_hangup_that_is_ignored_stays_ignored() -> None:

@@ -7,7 +7,6 @@ guessed, which is said, and is harmless to every byte that is not replaced. How 
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import difflib
 import os
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ToolError
-from ..text import printable
+from ..text import MARKS, printable
 from ..tool import Workspace
 
 MOST_BYTES = 20_000_000
@@ -31,13 +30,6 @@ _KINDS = (
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
-)
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _MAGIC = (
     (b"\x7fELF", "an ELF program"),
@@ -111,7 +103,10 @@ def look(workspace: Workspace, path: Path) -> os.stat_result | None:
         try:
             info = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
-            return None
+            above = next(parent for parent in path.parents if parent.exists())
+            if above.is_dir():
+                return None
+            raise ToolError(f"{shown(workspace, above)} is a file, not a directory.") from None
     for test, kind in _KINDS:
         if test(info.st_mode):
             raise ToolError(f"{shown(workspace, path)} is {kind}, not a file.{_inside(path, kind)}")
@@ -143,7 +138,7 @@ def stamp(info: os.stat_result) -> tuple[int, int]:
 
 def decode(data: bytes, name: str) -> Content:
     """The text in `data`. Raises ToolError for what is binary or would not survive being written back."""
-    for mark, encoding in _MARKS:
+    for mark, encoding in MARKS:
         if data.startswith(mark):
             with contextlib.suppress(UnicodeDecodeError):
                 return _checked(data, Content(data[len(mark) :].decode(encoding), encoding, mark), name)
@@ -228,8 +223,7 @@ def _missing(workspace: Workspace, path: Path) -> str:
     if not parent.is_dir():
         while not parent.exists():
             parent = parent.parent
-        is_file = "" if parent.is_dir() else ", which is not a directory"
-        return f"{name} does not exist; the path is good up to {shown(workspace, parent)}{is_file}."
+        return f"{name} does not exist; the path is good up to {shown(workspace, parent)}."
     try:
         close = difflib.get_close_matches(path.name, os.listdir(parent), 3, 0.6)
     except OSError:
