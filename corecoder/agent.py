@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from .context import ContextManager
+from .context import LEAST_USABLE, ContextManager
 from .dispatch import Dispatcher, any_refused
 from .driver import Answer, CancelRequest, Driver, Steer, TurnCancelled
 from .errors import ContextOverflow, CoreCoderError, ProviderError, SessionError
@@ -77,7 +77,7 @@ class ChatModel(Protocol):
         tool_choice: str | None = None,
     ) -> Reply: ...
     def warm_up(self) -> None: ...
-    def look_up(self, token: CancelToken | None = None) -> ModelInfo: ...
+    def look_up(self, token: CancelToken | None = None, *, forget_window: bool = False) -> ModelInfo: ...
     def close(self) -> None: ...
 
 
@@ -251,7 +251,7 @@ class Agent:
         """Logs the prompt, unless nothing can be sent. A log that cannot be started must not keep the work from being
         done."""
         if self.context.too_small():  # by what is remembered: the server may have been given a larger window since
-            yield from driver.do("look-up", lambda job: self.llm.look_up(job.token))
+            yield from driver.do("look-up", lambda job: self.llm.look_up(job.token, forget_window=True))
             self._follow_window()
         if too_small := self.context.too_small():
             yield TurnStarted(prompt)
@@ -323,6 +323,8 @@ class Agent:
                 return (yield from self._request(driver))
             except ContextOverflow as overflow:
                 self.context.learn_window(overflow.window)
+                if overflow.window and overflow.window < LEAST_USABLE:
+                    raise CoreCoderError(f"{overflow.said.removesuffix('.')}: {self.context.too_small()}") from None
                 yield from self._compress(driver, force=True)
         return (yield from self._request(driver))
 

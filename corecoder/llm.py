@@ -128,10 +128,14 @@ class LLM:
         with self._wire():
             pass
 
-    def look_up(self, token: CancelToken | None = None, timeout: float = 3.0) -> ModelInfo:
+    def look_up(
+        self, token: CancelToken | None = None, timeout: float = 3.0, *, forget_window: bool = False
+    ) -> ModelInfo:
         """Asks the provider's model list and the offline catalogue, once in a week (a local server: once in a process).
-        `chat` does it after its first reply."""
+        `chat` does it after its first reply. `forget_window` gives up the window that a refusal taught."""
         token = token or CancelToken()
+        if forget_window and self._lessons.window:
+            self._learn(window=None)
         if not self._looked_up:
             self._looked_up = True
             with self._wire() as wire:

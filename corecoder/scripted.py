@@ -97,9 +97,9 @@ class ScriptedLLM:
     def warm_up(self) -> None:
         """Nothing to load."""
 
-    def look_up(self, token: CancelToken | None = None, timeout: float = 5.0) -> ModelInfo:
+    def look_up(self, token: CancelToken | None = None, *, forget_window: bool = False) -> ModelInfo:
         """What is known of the model."""
-        del token, timeout
+        del token, forget_window
         return self.info
 
     def close(self) -> None:

@@ -251,6 +251,20 @@ def test_a_server_that_was_given_a_larger_window_is_asked_before_it_is_called_to
         assert end(server).text == "two"
 
 
+def test_a_window_that_a_refusal_taught_never_keeps_a_request_from_being_sent(home: Path) -> None:
+    from server import StrictServer, api_error
+
+    from corecoder.llm import LLM
+
+    refusal = api_error("the model is loaded with context length of only 4096 tokens")
+    with StrictServer(refusal, refusal, "done") as server:
+        for words in (refusal, refusal, "done"):
+            with contextlib.closing(Agent(LLM("m", "k", server.base_url, home=home))) as agent:
+                end = last(play(agent))
+                assert (end.text == words) if words == "done" else ("too small" in end.error and "4096" in end.error)
+        assert len(server.requests) == 3
+
+
 def test_what_a_cancelled_tool_said_is_its_result() -> None:
     agent = agent_with([[call("echo", text="1"), call("hang"), call("echo", text="3")]], Echo(), Hang())
     events, seconds = _cancel_at(agent, lambda event: isinstance(event, ToolStarted) and event.name == "hang")
