@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from .context import LEAST_USABLE, ContextManager
+from .context import ContextManager
 from .dispatch import Dispatcher, any_refused
 from .driver import Answer, CancelRequest, Driver, Steer, TurnCancelled
 from .errors import ContextOverflow, CoreCoderError, ProviderError, SessionError
@@ -37,6 +37,7 @@ from .events import (
 from .jobs import CancelToken, Job, Jobs
 from .memory import OURS
 from .messages import Message, Repairer, Reply
+from .meter import LEAST_USABLE
 from .models import ModelInfo
 from .permissions import Permissions
 from .prompt import system_prompt
@@ -286,6 +287,8 @@ class Agent:
             self._append(reply.message)
             driver.settle_text()
             yield MessageCompleted(reply.content, len(reply.tool_calls))
+            if reply.unknown_ending:
+                yield Notice(f"the provider ended this reply with {reply.unknown_ending!r}: it may be incomplete")
             if reply.tool_calls:
                 turn.text = ""  # words beside calls are no answer
                 turn.refused = yield from self._tool_round(driver, dispatcher, reply)

@@ -48,8 +48,9 @@ class Reply:
 
     `message` is what goes into the log: content, tool_calls with raw arguments, and whatever else this provider
     wants to see again (reasoning_content, signatures). `finish_reason` is the provider's word or None, every word for
-    a filter being "content_filter". `usage` is None where the provider reported none. `cut` is true when the reply
-    ended before its time, at the output limit or at a filter within calls; no call of it may run then.
+    a filter being "content_filter"; `unknown_ending` is the same word if nobody here knows it. `usage` is None where
+    the provider reported none. `cut` is true when the reply ended before its time, at the output limit or at a filter
+    within calls; no call of it may run then.
     """
 
     message: Message
@@ -58,6 +59,7 @@ class Reply:
     usage: Usage | None = None
     cut: bool = False
     tool_calls: tuple[ToolCall, ...] = field(default=())
+    unknown_ending: str = ""
 
     @property
     def content(self) -> str:

@@ -164,11 +164,15 @@ class ReplyBuilder:
             reasoning=mended(str(self._thoughts)),
             finish_reason="content_filter" if filtered else self.finish_reason,
             usage=usage_of(self._usage),
+            unknown_ending=self._unknown_ending(),
             cut=self._calls.open or _is(self.finish_reason, CUT_REASONS) or (filtered and bool(calls)),
             tool_calls=tuple(
                 ToolCall(call["id"], call["function"]["name"], call["function"]["arguments"]) for call in calls
             ),
         )
+
+    def _unknown_ending(self) -> str:
+        return "" if _is(self.finish_reason, USUAL_REASONS | ENDED_EARLY) else self.finish_reason or ""
 
     @property
     def raw_usage(self) -> dict[str, Any]:
@@ -268,6 +272,10 @@ FILTER_REASONS = frozenset(
 )
 # What else providers call the output limit (Anthropic, Mistral, Gemini, GLM).
 CUT_REASONS = frozenset("length max_tokens max_output_tokens model_length model_context_window_exceeded".split())
+# It said all it had to say, or wants its calls run.
+USUAL_REASONS = frozenset(
+    "stop tool_calls function_call tool_use end_turn stop_sequence eos eos_token complete done".split()
+)
 ENDED_EARLY = FAILURE_REASONS | FILTER_REASONS | CUT_REASONS
 # DeepSeek, Kimi, Qwen, GLM and llama.cpp; OpenRouter, vLLM and Groq; Copilot; Ollama.
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking")

@@ -272,6 +272,12 @@ def test_garbage_names_and_types_end_in_a_sendable_history() -> None:
 # -- whole, cut, broken
 
 
+def test_an_ending_that_nobody_knows_is_told() -> None:
+    assert assembled(D("half"), F("tired")).unknown_ending == "tired"
+    for reason in ("stop", "STOP", "length", "end_turn", "content_filter: SAFETY"):
+        assert assembled(D("hi"), F(reason)).unknown_ending == ""
+
+
 def test_a_reply_cut_at_the_output_limit_says_so_whatever_the_arguments() -> None:
     for arguments in ('{"content":"line1\\nline2', '{"content":"whole"}'):
         assert assembled(T(fn("write_file", arguments, id="a")), F("length")).cut
