@@ -31,7 +31,7 @@ if sys.platform != "win32":
     import fcntl
 
 Ending = Literal["exited", "timed out", "cancelled", "running"]
-Wrap = Callable[[list[str]], list[str]]
+Start = Callable[..., "subprocess.Popen[bytes]"]  # with the parameters of subprocess.Popen
 
 PRELUDE = Path(__file__).with_name("prelude.bash")
 GRACE = 2.0  # seconds between TERM and KILL
@@ -60,7 +60,7 @@ class Child:
         cwd: Path,
         env: Mapping[str, str],
         capture: Capture,
-        wrap: Wrap = list,
+        start: Start = subprocess.Popen,
         piped: bool = hasattr(select, "poll"),
     ) -> None:
         self.held = piped
@@ -71,8 +71,8 @@ class Child:
             argument, variables, options = (self._pipe if piped else self._files)(script, theirs)
             if "BASH_ENV" in env:
                 variables["CORECODER_BASH_ENV"] = env["BASH_ENV"]
-            self.process = subprocess.Popen(
-                wrap([bash, argument]),
+            self.process = start(
+                [bash, argument],
                 stdin=subprocess.DEVNULL,
                 stderr=subprocess.STDOUT,
                 cwd=cwd,

@@ -118,6 +118,8 @@ def build_parser() -> argparse.ArgumentParser:
     add("-r", "--resume", nargs="?", const="", metavar="ID", help="go on with a session; without ID, list them")
     add("--mode", metavar="MODE", help="ask (default), auto (default with -p), plan, yolo")
     add("--yes", action="store_true", help="everything runs without a question (--mode yolo)")
+    add("--sandbox", metavar="NAME", help="auto (default), required, off, bubblewrap, landlock, seatbelt")
+    add("--offline", action="store_true", default=None, help="commands in the sandbox have no network")
     add("--max-steps", metavar="N", help="model requests in one turn (default 500)")
     add("--no-stdin", action="store_true", help="do not read standard input")
     add("--demo", action="store_true", help="play a small task offline; needs no key")

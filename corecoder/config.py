@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .errors import ConfigError
-from .forms import FRACTION, KEY, MODE, NAME, SECONDS, STEPS, TEMPERATURE, TOKENS, URL, Form
+from .forms import FRACTION, KEY, MODE, NAME, SANDBOX, SECONDS, STEPS, TEMPERATURE, TOKENS, URL, YES_NO, Form
 from .providers import PRESETS, Preset, preset_for
 from .sources import BUILT_IN, OWN, PROJECT, Found, Place, Reader, find, find_all
 from .text import one_line
@@ -47,6 +47,8 @@ class Config:
     max_tokens: int | None = _setting(None, TOKENS, "the longest reply; up to the provider if not set", project=True)
     temperature: float | None = _setting(None, TEMPERATURE, "up to the provider if not set", project=True)
     mode: str = _setting("ask", MODE, "what may happen without a question; `auto` if one-shot")
+    sandbox: str = _setting("auto", SANDBOX, "what confines the commands that nobody looked at")
+    offline: bool = _setting(False, YES_NO, "commands in the sandbox have no network")
     max_steps: int = _setting(500, STEPS, "model requests in one turn")
     first_byte_timeout: float = _setting(300.0, SECONDS, "how long a reply may take to begin")
     idle_timeout: float = _setting(120.0, SECONDS, "how long a reply may be silent once it has begun")

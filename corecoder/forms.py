@@ -74,6 +74,13 @@ def _between(low: float, high: float, *, open_below: bool = False) -> Callable[[
     return read
 
 
+def _yes_no(raw: object) -> bool:
+    word = str(raw).strip().lower()
+    if word not in ("yes", "no", "true", "false", "1", "0", "on", "off"):
+        raise ValueError
+    return word in ("yes", "true", "1", "on")
+
+
 def one_of(*words: str) -> Form:
     """One of `words`, in any case."""
 
@@ -94,4 +101,6 @@ STEPS = Form("a whole number from 1", _steps)
 SECONDS = Form("seconds, more than 0 and at most 86400", _between(0, 86_400, open_below=True))
 FRACTION = Form("a fraction such as 0.5, more than 0 and at most 1", _between(0, 1, open_below=True))
 TEMPERATURE = Form("a number from 0 to 2", _between(0, 2))
+SANDBOX = one_of("auto", "required", "off", "bubblewrap", "landlock", "seatbelt")
+YES_NO = Form("yes or no", _yes_no)
 MODE = one_of("ask", "auto", "plan", "yolo")

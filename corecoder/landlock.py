@@ -29,17 +29,6 @@ _CHANGE = ((1 << 14) - (1 << 4)) | _WRITE_FILE | _TRUNCATE  # remove, make, rena
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 _SCOPES = 0b11  # abstract unix sockets and signals to the outside
 
-# What root needs to work on files of other users, as in a container; nothing that reaches other processes.
-KEPT_CAPABILITIES = {
-    "CAP_CHOWN": 0,
-    "CAP_DAC_OVERRIDE": 1,
-    "CAP_FOWNER": 3,
-    "CAP_FSETID": 4,
-    "CAP_KILL": 5,
-    "CAP_SETGID": 6,
-    "CAP_SETUID": 7,
-}
-
 # linux/audit.h; the numbers of socket(2), socketpair(2) and io_uring_setup(2), which opens sockets as well.
 _MACHINES = {"x86_64": (0xC000003E, (41, 53, 425)), "aarch64": (0xC00000B7, (198, 199, 425))}
 _X32 = 0x40000000  # x86_64: numbers above are those of a second interface
@@ -56,11 +45,14 @@ def abi() -> int:
     return max(0, int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_long(0), _VERSION)))
 
 
-def restrict(*, readable: Iterable[Path], writable: Iterable[Path], offline: bool = False) -> None:
+def restrict(
+    *, readable: Iterable[Path], writable: Iterable[Path], offline: bool = False, capabilities: Iterable[int] = ()
+) -> None:
     """Lets the calling thread read files only beneath `readable` and change things only beneath `writable`.
 
-    Directories can be listed and programs started everywhere. `offline` leaves it only unix sockets. There is no way
-    back. Raises OSError where the kernel cannot do it.
+    Directories can be listed and programs started everywhere. `offline` leaves it only unix sockets, and root keeps
+    no more than `capabilities`: some would read other processes' memory. There is no way back.
+    Raises OSError where the kernel cannot do it.
     """
     version = abi()
     if _libc is None or version < LEAST_ABI:
@@ -78,20 +70,18 @@ def restrict(*, readable: Iterable[Path], writable: Iterable[Path], offline: boo
         _checked(_libc.syscall(_RESTRICT_SELF, ruleset, 0))
     finally:
         os.close(ruleset)
-    _drop_capabilities()
+    _keep_capabilities(sum(1 << number for number in capabilities))
     if offline:
         _only_unix_sockets()
 
 
-def _drop_capabilities() -> None:
-    """Leaves root no more than the ordinary powers over files and users: CAP_SYS_ADMIN or CAP_PERFMON would read
-    other processes' memory (capabilities(7), capget(2))."""
+def _keep_capabilities(kept: int) -> None:
+    """capget(2), with the header of version 3."""
     assert _libc is not None
     header = struct.pack("Ii", 0x20080522, 0)
     sets = ctypes.create_string_buffer(24)
     _checked(_libc.capget(header, sets))
-    effective, permitted, _, *_ = struct.unpack("6I", sets.raw)
-    kept = sum(1 << number for number in KEPT_CAPABILITIES.values())
+    effective, permitted, *_ = struct.unpack("6I", sets.raw)
     _checked(_libc.capset(header, struct.pack("6I", effective & kept, permitted & kept, 0, 0, 0, 0)))
 
 

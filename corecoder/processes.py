@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 MARK = "CORECODER_MARK"  # in the environment of every process that we start: the marks of its calls, each with a colon
@@ -241,6 +242,7 @@ class Job:
     process: subprocess.Popen[bytes]
     command: str
     log: Path | None
+    mark: str = ""
     reported: bool = False
 
 
@@ -278,8 +280,8 @@ class Processes:
         self._children.append(child)
 
     def add_job(self, process: subprocess.Popen[bytes], command: str, log: Path | None) -> Job:
-        """Takes note of a process that was adopted."""
-        job = Job(len(self.jobs) + 1, process, command, log)
+        """Takes note of a process that was adopted, that of the last call."""
+        job = Job(len(self.jobs) + 1, process, command, log, f"{self.identity}.{self.calls}:")
         self.jobs.append(job)
         return job
 
@@ -300,6 +302,15 @@ class Processes:
         for job in ended:
             job.reported = True
         return ended
+
+    def end_job(self, job: Job) -> list[Process]:
+        """Ends a job and all that it started; returns what could not be ended."""
+        if os.name == "nt":
+            end_tree(job.process)
+            return []
+        left = end(partial(family, job.mark, sessions={job.process.pid}), group=job.process.pid)
+        self._reap()
+        return left
 
     def running(self) -> list[Process]:
         """Everything of this session that is alive."""

@@ -24,13 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import landlock
+from .child import Start
 from .errors import ConfigError
 from .jobs import Worker
-
-Popen = Callable[..., "subprocess.Popen[bytes]"]
-
-CHOICES = ("auto", "required", "off", "bubblewrap", "landlock", "seatbelt")
 
 # Keys and other agents' files, below the home directory.
 HIDDEN = (
@@ -43,6 +39,17 @@ CACHES = (
     ".cache/pip .cache/uv .cache/pypoetry .cache/pre-commit .cache/go-build .cache/yarn .npm .yarn .pnpm-store "
     ".local/share/pnpm .cargo/registry .cargo/git go/pkg/mod .gradle/caches .m2/repository"
 ).split()
+# What root needs to work on files of other users, as in a container; nothing that reaches other processes
+# (capabilities(7)).
+KEPT_CAPABILITIES = {
+    "CAP_CHOWN": 0,
+    "CAP_DAC_OVERRIDE": 1,
+    "CAP_FOWNER": 3,
+    "CAP_FSETID": 4,
+    "CAP_KILL": 5,
+    "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
+}
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/pts")
 _GIT_RUNS = ("hooks", "config", "config.worktree")  # files of a repository that can make git run a program
 
@@ -102,9 +109,9 @@ _NO_NETWORK = re.compile(r"could not resolve|name resolution|network is unreacha
 
 
 class Sandbox:
-    """A backend that was tried and works here, with the policy it holds commands to. `start` is its Popen."""
+    """A backend that was tried and works here, with the policy it holds commands to."""
 
-    def __init__(self, name: str, start: Popen, leaves_open: str, policy: Policy) -> None:
+    def __init__(self, name: str, start: Start, leaves_open: str, policy: Policy) -> None:
         self.name, self.start, self.leaves_open, self.policy = name, start, leaves_open, policy
         self._kept: dict[Path, dict[Path, _Content]] = {}
 
@@ -207,7 +214,7 @@ def choose(policy: Policy, wanted: str = "auto") -> tuple[Sandbox | None, str]:
     return None, why
 
 
-def _probe(make: Callable[[Policy], tuple[Popen, str]]) -> str:
+def _probe(make: Callable[[Policy], tuple[Start, str]]) -> str:
     """Why a backend does not work here, "" if it does: one write must succeed, one must be denied."""
     with tempfile.TemporaryDirectory(prefix="corecoder-probe-") as name:
         place = Path(os.path.realpath(name))
@@ -231,7 +238,7 @@ def _probe(make: Callable[[Policy], tuple[Popen, str]]) -> str:
 # -- bubblewrap
 
 
-def bubblewrap(policy: Policy) -> tuple[Popen, str]:
+def bubblewrap(policy: Policy) -> tuple[Start, str]:
     """Bubblewrap, which builds a view of the file system for the command (bwrap(1)).
 
     A process namespace of its own keeps it from other processes' environment; what it leaves running ends with it.
@@ -263,7 +270,7 @@ def bubblewrap_arguments(policy: Policy) -> list[str]:
     options += ["--unshare-net"] if policy.offline else []
     if os.geteuid() == 0:
         options += ["--cap-drop", "ALL"]
-        for name in landlock.KEPT_CAPABILITIES:
+        for name in KEPT_CAPABILITIES:
             options += ["--cap-add", name]
     return options
 
@@ -271,12 +278,14 @@ def bubblewrap_arguments(policy: Policy) -> list[str]:
 # -- Landlock
 
 
-def landlocked(policy: Policy) -> tuple[Popen, str]:
+def landlocked(policy: Policy) -> tuple[Start, str]:
     """Landlock and seccomp: commands are started from a thread that is confined for good.
 
     All commands of a session share one domain, so that a later one can end what an earlier one started. A rule is
     about what is at a path now, so the thread is replaced once something new stands beside what is hidden.
     """
+    from . import landlock  # ctypes: 4 ms
+
     if landlock.abi() < landlock.LEAST_ABI:
         raise OSError("this kernel has no Landlock, or one that is too old (before 6.2)")
     holder: list[tuple[tuple[tuple[str, int], ...], Worker]] = []
@@ -290,6 +299,7 @@ def landlocked(policy: Policy) -> tuple[Popen, str]:
                     readable=[Path(path) for path, _ in readable],
                     writable=[*policy.writable, *map(Path, _DEVICES), Path("/dev/shm")],
                     offline=policy.offline,
+                    capabilities=KEPT_CAPABILITIES.values(),
                 )
             )
             if holder:
@@ -297,8 +307,10 @@ def landlocked(policy: Policy) -> tuple[Popen, str]:
             holder.append((readable, worker))
         return holder[0][1].call(lambda: subprocess.Popen(args, **options))
 
-    leaves_open = "chmod and file times outside, connections to unix sockets"
-    return start, f"{leaves_open} and, unless offline, the network"
+    return start, (
+        "chmod and file times outside, what a background command changes in .git/hooks and .git/config, connections to "
+        "unix sockets and, unless offline, the network"
+    )
 
 
 def _siblings(place: Path, hidden: Iterable[Path]) -> Iterator[tuple[str, int]]:
@@ -323,7 +335,7 @@ def _siblings(place: Path, hidden: Iterable[Path]) -> Iterator[tuple[str, int]]:
 # -- seatbelt
 
 
-def seatbelt(policy: Policy) -> tuple[Popen, str]:
+def seatbelt(policy: Policy) -> tuple[Start, str]:
     """macOS's own sandbox. Nobody with a Mac has tried it yet."""
     program = "/usr/bin/sandbox-exec"
     if sys.platform != "darwin" or not os.path.exists(program):
@@ -355,7 +367,7 @@ def seatbelt_arguments(policy: Policy) -> list[str]:
     return ["-p", "\n".join(rules), *parameters]
 
 
-BACKENDS: dict[str, Callable[[Policy], tuple[Popen, str]]] = {
+BACKENDS: dict[str, Callable[[Policy], tuple[Start, str]]] = {
     "bubblewrap": bubblewrap,
     "landlock": landlocked,
     "seatbelt": seatbelt,

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .capture import Capture
-from .child import Child, Ending, Wrap
+from .child import Child, Ending, Start
 from .errors import ToolError
 from .jobs import CancelToken
 from .processes import MARK, Process, Processes, leftovers
@@ -80,14 +80,14 @@ def run(
     env: Mapping[str, str],
     timeout: float,
     token: CancelToken | None = None,
-    wrap: Wrap = list,
+    start: Start = subprocess.Popen,
     background: bool = False,
 ) -> Outcome:
     """Runs `command` in `cwd` with exactly `env`; what it prints goes to `capture`.
 
     After `timeout` seconds, or as soon as `token` is set, everything it started gets TERM, two seconds, and KILL.
     In the `background` it goes on running instead when `timeout` is over, its output flowing into the capture's file.
-    What outlives the call is handed to `processes`. `wrap` may put another program before bash.
+    What outlives the call is handed to `processes`. `start` starts bash; a sandbox has one of its own.
     Raises ToolError if the command cannot be started, Cancelled if the token was set before.
     """
     token = token or CancelToken()
@@ -96,7 +96,7 @@ def run(
     marked = {**env, MARK: env.get(MARK, "") + mark}
     started = time.monotonic()
     try:
-        child = Child(bash, script, cwd=cwd, env=marked, capture=capture, wrap=wrap)
+        child = Child(bash, script, cwd=cwd, env=marked, capture=capture, start=start)
     except OSError as error:
         raise ToolError(f"The command could not be started: {error.strerror or error}. Nothing was run.") from error
     process, state = child.process, None

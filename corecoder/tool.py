@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 from .jobs import CancelToken
 from .processes import Process, Processes
+from .sandbox import Sandbox
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ class ToolContext:
     `token` stops it (register a waker for whatever blocks), `output` takes live output, `sees_images` says whether
     the model takes pictures, `recall(id)` gives the full text of an earlier message, or of a spilled text by its
     name (KeyError if there is none), `pictures(id)` the URLs of its pictures, `spill(text) -> path` keeps a long text
-    beside the session log, `secrets` are the names of environment variables that no child process may get.
+    beside the session log, `secrets` are the names of environment variables that no child process may get, `sandbox`
+    is what confines commands, None where nothing does.
     """
 
     workspace: Workspace
@@ -103,6 +105,7 @@ class ToolContext:
     pictures: Callable[[int | str], Sequence[str]] = _no_pictures
     spill: Callable[[str], Path | None] = _drop
     secrets: frozenset[str] = frozenset()
+    sandbox: Sandbox | None = None
 
 
 class Tool:

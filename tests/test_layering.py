@@ -16,10 +16,10 @@ LAYERS: dict[int, str] = {
     5: "__main__ cli repl render commands print_mode demo terminal firstrun",
     4: "app",
     3: "agent dispatch driver",
-    2: "context ledger outcome memory meter tiers intake summary tools permissions readonly prompt sandbox",
+    2: "context ledger outcome memory meter tiers intake summary tools permissions readonly prompt",
     1: "llm stream reader retries providers refusals dialects shapes wire models scripted errorbody sse toolcalls "
     "session sessiondir journal tool config "
-    "sources forms shell child processes capture landlock",
+    "sources forms shell child processes capture sandbox landlock",
     0: "events messages jobs tokens text errors",
 }
 LAYER = {name: layer for layer, names in LAYERS.items() for name in names.split()}

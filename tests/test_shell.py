@@ -450,7 +450,10 @@ def test_a_session_inside_a_command_keeps_both_marks(run: Runner) -> None:
 
 
 def test_another_program_can_be_put_before_bash(run: Runner) -> None:
-    outcome = run("echo $ADDED; cd /", wrap=lambda argv: ["/usr/bin/env", "ADDED=yes", *argv])
+    def start(argv: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["/usr/bin/env", "ADDED=yes", *argv], **options)
+
+    outcome = run("echo $ADDED; cd /", start=start)
     assert run.text == "yes\n"
     assert outcome.state
     assert outcome.state.cwd == Path("/")

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
 from ..capture import Capture
 from ..errors import ToolError
 from ..messages import NO_OUTPUT
-from ..processes import Job
+from ..processes import Job, Processes
 from ..shell import Outcome, State, environment, run
 from ..text import one_line, plural
 from ..tool import Tool, ToolContext, ToolResult, Workspace
@@ -38,7 +40,7 @@ class BashTool(Tool):
         "Run a command with bash and get its output (stdout and stderr together) and exit code. The working directory "
         "and exported variables carry over to the next call. No terminal and no input: commands must not ask anything. "
         "Long output is cut in the middle; all of it goes to a file that is named. For servers and other long-running "
-        "work set background; whatever is still running ends with the session."
+        "work set background; stop ends such a job, and whatever is still running ends with the session."
     )
     parameters: ClassVar[dict[str, Any]] = {
         "type": "object",
@@ -49,13 +51,25 @@ class BashTool(Tool):
                 "type": "boolean",
                 "description": "leave it running and return; output goes to a log",
             },
+            "stop": {"type": "integer", "description": "number of a background job to end; no command is run then"},
+            "unconfined": {"type": "boolean", "description": "run outside the sandbox; the user is asked"},
         },
-        "required": ["command"],
+        "required": [],
     }
 
     def execute(
-        self, command: str, timeout: float = TIMEOUT, background: bool = False, *, ctx: ToolContext
+        self,
+        command: str = "",
+        timeout: float = TIMEOUT,
+        background: bool = False,
+        stop: int | None = None,
+        unconfined: bool = False,
+        *,
+        ctx: ToolContext,
     ) -> ToolResult:
+        del unconfined  # who allowed it has left the sandbox out of `ctx`
+        if stop is not None:
+            return _stop(ctx.workspace.processes, stop)
         if not command.strip():
             raise ToolError("The command is empty.")
         if not timeout > 0:
@@ -64,16 +78,19 @@ class BashTool(Tool):
         _require_directory(workspace)
         ended = workspace.processes.ended_jobs()  # before the command runs, which might look for them
         capture = Capture(ctx.spill, ctx.output)
-        outcome = run(
-            command,
-            capture,
-            workspace.processes,
-            cwd=workspace.cwd,
-            env=environment(os.environ, {**workspace.env, "PWD": str(workspace.cwd)}, ctx.secrets),
-            timeout=_FIRST_LOOK if background else timeout,
-            token=ctx.token,
-            background=background,
-        )
+        guard: AbstractContextManager[list[str]] = ctx.sandbox.guard() if ctx.sandbox else nullcontext([])
+        with guard as put_back:
+            outcome = run(
+                command,
+                capture,
+                workspace.processes,
+                cwd=workspace.cwd,
+                env=environment(os.environ, {**workspace.env, "PWD": str(workspace.cwd)}, ctx.secrets),
+                timeout=_FIRST_LOOK if background else timeout,
+                token=ctx.token,
+                start=ctx.sandbox.start if ctx.sandbox else subprocess.Popen,
+                background=background,
+            )
         if outcome.process:
             job = workspace.processes.add_job(outcome.process, one_line(command, 60), capture.path)
             notes = [_started(job, capture)]
@@ -84,7 +101,22 @@ class BashTool(Tool):
         if outcome.left:
             notes.append(_left(outcome, capture))
         notes += [_ended(job) for job in [*ended, *workspace.processes.ended_jobs()]]
+        if put_back:
+            notes.append(f"put back as it was, for it makes git run programs: {one_line(', '.join(put_back), 300)}")
+        if ctx.sandbox and (denial := ctx.sandbox.denial(outcome.code, capture.text()[-4_000:])):
+            notes.append(denial)
         return _result(workspace, capture, outcome, notes)
+
+
+def _stop(processes: Processes, number: int) -> ToolResult:
+    job = next((job for job in processes.jobs if job.number == number), None)
+    if job is None:
+        known = ", ".join(str(job.number) for job in processes.jobs) or "none"
+        raise ToolError(f"There is no background job {number}; those of this session: {known}.")
+    left = processes.end_job(job)
+    job.reported = True
+    state = f"could not be ended, pid {job.process.pid}" if left else f"has ended: {_code(job.process.returncode)}"
+    return ToolResult(f"[background job {number} {state}; its output: {job.log}; command: {job.command}]", ok=not left)
 
 
 def _require_directory(workspace: Workspace) -> None:
@@ -138,7 +170,7 @@ def _started(job: Job, capture: Capture) -> str:
         if job.log
         else f"its output is not kept {capture.problem}".rstrip()
     )
-    return f"job {job.number} runs in the background, pid {pid}; {log}; `kill -- -{pid}` ends it, or else the session"
+    return f"job {job.number} runs in the background, pid {pid}; {log}; stop ends it; its end will be told"
 
 
 def _ended(job: Job) -> str:
