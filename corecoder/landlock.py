@@ -8,13 +8,14 @@ command could empty any file it cannot write.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import stat
 import struct
+import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 LEAST_ABI = 3
 
@@ -35,14 +36,12 @@ _X32 = 0x40000000  # x86_64: numbers above are those of a second interface
 _ALLOW, _DENY = 0x7FFF0000, 0x00050000 | 13  # EACCES
 _AF_UNIX = 1
 
-_libc = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
-
 
 def abi() -> int:
     """The version of Landlock's interface that this kernel has, 0 for none."""
-    if _libc is None or platform.system() != "Linux":
+    if sys.platform != "linux":
         return 0
-    return max(0, int(_libc.syscall(_CREATE_RULESET, None, ctypes.c_long(0), _VERSION)))
+    return max(0, _call("syscall", _CREATE_RULESET, None, 0, _VERSION, checked=False))
 
 
 def restrict(
@@ -55,19 +54,19 @@ def restrict(
     Raises OSError where the kernel cannot do it.
     """
     version = abi()
-    if _libc is None or version < LEAST_ABI:
+    if version < LEAST_ABI:
         raise OSError("Landlock is not there, or too old")
     handled = _EXECUTE | _READ_FILE | _READ_DIR | _CHANGE | (_IOCTL_DEV if version >= 5 else 0)
     attributes = struct.pack("QQQ", handled, 0, _SCOPES)[: 24 if version >= 6 else 8]
-    ruleset = _checked(_libc.syscall(_CREATE_RULESET, attributes, len(attributes), 0))
+    ruleset = _call("syscall", _CREATE_RULESET, attributes, len(attributes), 0)
     try:
         _allow(ruleset, Path("/"), _EXECUTE | _READ_DIR)
         for path in readable:
             _allow(ruleset, path, _READ_FILE)
         for path in writable:
             _allow(ruleset, path, handled)
-        _checked(_libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-        _checked(_libc.syscall(_RESTRICT_SELF, ruleset, 0))
+        _call("prctl", _SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+        _call("syscall", _RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)
     _keep_capabilities(sum(1 << number for number in capabilities))
@@ -77,17 +76,14 @@ def restrict(
 
 def _keep_capabilities(kept: int) -> None:
     """capget(2), with the header of version 3."""
-    assert _libc is not None
-    header = struct.pack("Ii", 0x20080522, 0)
-    sets = ctypes.create_string_buffer(24)
-    _checked(_libc.capget(header, sets))
-    effective, permitted, *_ = struct.unpack("6I", sets.raw)
-    _checked(_libc.capset(header, struct.pack("6I", effective & kept, permitted & kept, 0, 0, 0, 0)))
+    header, sets = struct.pack("Ii", 0x20080522, 0), _buffer(bytes(24))
+    _call("capget", header, sets)
+    effective, permitted, *_ = struct.unpack("6I", sets)
+    _call("capset", header, struct.pack("6I", effective & kept, permitted & kept, 0, 0, 0, 0))
 
 
 def _allow(ruleset: int, path: Path, rights: int) -> None:
     """Adds a rule for what is at `path` now; nothing there, no rule."""
-    assert _libc is not None
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -95,14 +91,13 @@ def _allow(ruleset: int, path: Path, rights: int) -> None:
     try:
         if not stat.S_ISDIR(os.fstat(place).st_mode):
             rights &= _OF_A_FILE
-        _checked(_libc.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, place), 0))
+        _call("syscall", _ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, place), 0)
     finally:
         os.close(place)
 
 
 def _only_unix_sockets() -> None:
     """A filter that refuses to make a socket of any family but one (seccomp(2), "Filters")."""
-    assert _libc is not None
     machine = _MACHINES.get(platform.machine())
     if machine is None:
         raise OSError(f"no filter for {platform.machine()}")
@@ -121,13 +116,29 @@ def _only_unix_sockets() -> None:
         (give, 0, 0, _DENY),
         (give, 0, 0, _ALLOW),
     ]
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in program))
-    filters = struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))
-    _checked(_libc.prctl(_SET_SECCOMP, _FILTER, filters, 0, 0))
+    code = _buffer(b"".join(struct.pack("HBBI", *step) for step in program))
+    _call("prctl", _SET_SECCOMP, _FILTER, struct.pack("HxxxxxxP", len(program), _address(code)), 0, 0)
 
 
-def _checked(result: int) -> int:
-    if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
+def _call(name: str, *arguments: Any, checked: bool = True) -> int:
+    """A function of the C library. Raises OSError for its errno, if `checked`."""
+    import ctypes  # 4 ms, only once a sandbox is looked for
+
+    numbers = [ctypes.c_long(item) if isinstance(item, int) else item for item in arguments]
+    result = int(getattr(ctypes.CDLL(None, use_errno=True), name)(*numbers))
+    if result < 0 and checked:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result
+
+
+def _buffer(content: bytes) -> Any:
+    """Memory that stays where it is."""
+    import ctypes  # as above
+
+    return (ctypes.c_char * len(content)).from_buffer(bytearray(content))
+
+
+def _address(buffer: Any) -> int:
+    import ctypes  # as above
+
+    return ctypes.addressof(buffer)

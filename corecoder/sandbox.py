@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from . import landlock
 from .child import Start
 from .errors import ConfigError
 from .jobs import Worker
@@ -284,8 +285,6 @@ def landlocked(policy: Policy) -> tuple[Start, str]:
     All commands of a session share one domain, so that a later one can end what an earlier one started. A rule is
     about what is at a path now, so the thread is replaced once something new stands beside what is hidden.
     """
-    from . import landlock  # ctypes: 4 ms
-
     if landlock.abi() < landlock.LEAST_ABI:
         raise OSError("this kernel has no Landlock, or one that is too old (before 6.2)")
     holder: list[tuple[tuple[tuple[str, int], ...], Worker]] = []

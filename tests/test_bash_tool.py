@@ -168,12 +168,22 @@ def test_a_background_job_says_how_to_watch_and_stop_it(bash: Bash) -> None:
     pid = bash.workspace.processes.jobs[0].process.pid
     assert lines[0] == "ready"
     assert lines[1].startswith(f"[job 1 runs in the background, pid {pid}; its output goes to {result.data['log']} ")
-    assert f"kill -- -{pid}" in lines[1]
+    assert "stop ends it" in lines[1]
     assert Path(result.data["log"]).read_text() == "ready\n"
     said = bash.said(f"kill -- -{pid}")
     bash.workspace.processes.jobs[0].process.wait(HANG)
     said += bash.said("true") + bash.said("true")
     assert said.count("[background job 1 has ended: killed by SIGTERM; command: echo ready; sleep 300]") == 1
+
+
+def test_a_background_job_is_stopped_by_its_number_with_all_that_it_started(bash: Bash) -> None:
+    bash("setsid sleep 300 & trap '' TERM; while :; do sleep 300; done", background=True)
+    result = bash("", stop=1)
+    assert result.content.startswith("[background job 1 has ended: killed by SIGKILL; its output: ")
+    assert bash.workspace.processes.running() == []
+    assert "job" not in bash.said("true")
+    with pytest.raises(ToolError, match="no background job 7; those of this session: 1"):
+        bash("", stop=7)
 
 
 def test_a_background_job_that_fails_at_once_is_told_like_any_command(bash: Bash) -> None:

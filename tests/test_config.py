@@ -61,6 +61,7 @@ def test_every_setting_can_be_set_in_the_environment(
     setting: object, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = {"provider": "openai", "base_url": "http://localhost:1/v1", "mode": "plan", "snip_at": "0.4"}
+    values |= {"sandbox": "off", "offline": "True"}
     values |= {"summarize_at": "0.6", "collapse_at": "0.8", "tail": "0.1", "temperature": "1", "model": "m"}
     name = setting.name  # type: ignore[attr-defined]
     monkeypatch.setenv(f"CORECODER_{name.upper()}", values.get(name, "77"))
