@@ -41,6 +41,7 @@ from .models import ModelInfo
 from .permissions import Permissions
 from .prompt import system_prompt
 from .session import Session
+from .text import plural
 from .tool import Tool, ToolContext, Workspace
 from .tools import ALL_TOOLS
 
@@ -225,7 +226,7 @@ class Agent:
     def _run(self, driver: Driver, message: Message, prompt: str) -> Generator[Event, None, None]:
         turn = _Turn()
         try:
-            yield from self._begin(driver, message, prompt)
+            yield from self._begin(driver, turn, message, prompt)
             yield from self._steps(driver, turn)
         except TurnCancelled:
             pass
@@ -246,8 +247,15 @@ class Agent:
             unsent=tuple(driver.take_steering()),
         )
 
-    def _begin(self, driver: Driver, message: Message, prompt: str) -> Generator[Event, None, None]:
-        """Logs the prompt. A log that cannot be started must not keep the work from being done."""
+    def _begin(self, driver: Driver, turn: _Turn, message: Message, prompt: str) -> Generator[Event, None, None]:
+        """Logs the prompt, unless nothing can be sent. A log that cannot be started must not keep the work from being
+        done."""
+        if self.context.too_small():  # by what is remembered: the server may have been given a larger window since
+            yield from driver.do("look-up", lambda job: self.llm.look_up(job.token))
+            self._follow_window()
+        if too_small := self.context.too_small():
+            yield TurnStarted(prompt)
+            raise CoreCoderError(too_small)
         [bounded] = self.context.intake([message])
         notice = ""
         try:
@@ -258,14 +266,14 @@ class Agent:
             notice = f"{error} This session is kept in memory only and cannot be resumed."
             self.session.keep_in_memory()
             self._append(bounded)
+        turn.begun = True
         yield TurnStarted(prompt)
         if notice:
             yield Notice(notice, "warning")
-        if self.context.too_small():  # by what is remembered: the server may have been given a larger window since
-            yield from driver.do("look-up", lambda job: self.llm.look_up(job.token))
-            self._follow_window()
-        if self.context.too_small():
-            raise CoreCoderError(self.context.too_small())
+        if bounded is not message:
+            yield Notice(
+                "the prompt is too long for the window: the model gets its beginning and end and can look up the rest"
+            )
 
     def _steps(self, driver: Driver, turn: _Turn) -> Generator[Event, None, None]:
         dispatcher = Dispatcher(self.tools, self.permissions, self._tool_context)
@@ -293,7 +301,7 @@ class Agent:
                 return turn.finish("max_tokens", "the model's reply was cut at its output limit three times in a row")
             if not reply.tool_calls and not steering:
                 return turn.finish("refused" if reply.finish_reason == "content_filter" else "end_turn")
-        return turn.finish("max_steps", f"stopped after {turn.steps} steps, the limit set by --max-steps")
+        return turn.finish("max_steps", f"stopped after {plural(turn.steps, 'step')}, the limit set by --max-steps")
 
     def _tool_round(self, driver: Driver, dispatcher: Dispatcher, reply: Reply) -> Generator[Event, None, bool]:
         """Runs the calls of `reply` and logs one result for each, whatever happens; True if one was refused."""
@@ -397,7 +405,7 @@ class Agent:
         """Keeps what was said. A turn without an answer ends in an assistant message all the same, because some
         templates refuse a user message after a tool result."""
         try:
-            if turn.stop_reason == "cancelled" or driver.partial.strip():
+            if turn.begun and (turn.stop_reason == "cancelled" or driver.partial.strip()):
                 ending = INTERRUPTED if turn.stop_reason == "cancelled" else BROKEN
                 self._append({"role": "assistant", "content": f"{driver.partial}\n\n{ending}".strip()})
             if self.session.noted("cwd") != (place := {"path": str(self.workspace.cwd)}):
@@ -422,6 +430,7 @@ class _Turn:
     """What one turn has come to; the fields of its TurnFinished. Cancelled until it ends in another way."""
 
     def __init__(self) -> None:
+        self.begun = False  # the prompt is in the log
         self.stop_reason: StopReason = "cancelled"
         self.text = ""
         self.error = ""

@@ -63,7 +63,7 @@ def _guarded(arguments: list[str], *, last: bool) -> int:
         if args.version:
             return _show_version()
         with Signals(last=last) as signals:
-            return _run(args, out, err, signals)
+            return _run(args, out, err, signals, last=last)
     except ConfigError as error:
         code, words = USAGE, str(error)
     except CoreCoderError as error:
@@ -165,7 +165,7 @@ def _joined(arguments: list[str]) -> list[str]:
     return joined
 
 
-def _run(args: argparse.Namespace, out: Screen, err: Screen, signals: Signals) -> int:
+def _run(args: argparse.Namespace, out: Screen, err: Screen, signals: Signals, *, last: bool) -> int:
     """Hands over to what the flags ask for. Each import stands where nothing that comes before needs it."""
     if args.demo:
         from .demo import play
@@ -193,6 +193,7 @@ def _run(args: argparse.Namespace, out: Screen, err: Screen, signals: Signals) -
 
     resume = "latest" if args.resume_last else args.resume
     agent = build_agent(config, directory=directory, interactive=not one_shot, resume=resume)
+    agent.workspace.processes.sole = last
     if one_shot:
         from . import print_mode
 

@@ -77,6 +77,7 @@ The project, as it is now:
   {project}
 The session log:
   {log}
+To remove both: rm -r {directory}
 With a model of yours: export OPENAI_API_KEY=... (or another provider's key),
 or start a model server and add --local; then corecoder, or corecoder -p "task".
 """
@@ -97,7 +98,10 @@ def play(*, out: Screen, err: Screen, signals: Signals, pace: float | None = Non
     code = run_once(agent, TASK, out=out, err=err, signals=signals)
     verdict = GOOD if code == 0 and passed(agent.session.view) else BAD
     if signals.caught is None:
-        err.write(AFTERWARDS.format(verdict=verdict, project=project, log=agent.session.path))
+        log = agent.session.path
+        err.write(AFTERWARDS.format(verdict=verdict, project=project, log=log, directory=shlex.quote(str(directory))))
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
     return code or (0 if verdict == GOOD else 1)
 
 

@@ -72,7 +72,7 @@ class Event:
 
 @dataclass(frozen=True)
 class TurnStarted(Event):
-    """Before any other event of the turn, after the prompt is in the log."""
+    """Before any other event of the turn, once the prompt is in the log (or will not be: nothing can be sent)."""
 
     prompt: str
 

@@ -150,7 +150,7 @@ class Journal:
             self._ids.append(record["id"])
 
     def _unwritten(self, error: OSError) -> SessionError:
-        kept = "Everything logged before is kept" if self.next else "Nothing was logged yet"
+        kept = "Everything logged before is kept, what came after is not" if self.next else "Nothing was logged yet"
         return SessionError(f"cannot write the session log {self.path}: {words(error)}. {kept}.")
 
     def _release(self) -> None:

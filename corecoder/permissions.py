@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from .readonly import is_read_only_command
+from .readonly import why_not_read_only
 from .text import one_line
 from .tool import Tool, Workspace
 
@@ -43,13 +43,13 @@ Verdict = Allow | Refuse | Ask
 
 _LEADING_NO = re.compile(r"\A(?:no?\b[\s,:]*)+", re.IGNORECASE)
 _PLAN = (
-    "Not run: plan mode is read-only. Look around with the read-only tools, then describe what you would change; "
+    "Not run: plan mode is read-only{why}. Look around with the read-only tools, then describe what you would change; "
     "the user decides whether to leave plan mode."
 )
 _AUTO_COMMAND = (
-    "Not run: this session runs only commands that certainly change nothing (such as ls, cat, grep), and "
-    "nobody is there to allow more. Do what you can with the file tools, then say which command the user should run. "
-    "The user can allow commands with --yes."
+    "Not run: this session runs only commands that certainly change nothing (such as ls, cat, grep, git log), and "
+    "nobody is there to allow more{why}. Do what you can with the file tools, then say which command the user should "
+    "run. The user can allow commands with --yes."
 )
 _AUTO_OUTSIDE = (
     "Not run: {path} is outside the project or part of .git, and nobody is there to allow it. Work inside {root}. "
@@ -79,12 +79,17 @@ class Permissions:
 
     def judge(self, tool: Tool, arguments: dict[str, Any]) -> Verdict:
         """What happens with a call whose arguments fit the schema of `tool`."""
-        if self.mode == "yolo" or self._harmless(tool, arguments):
+        if self.mode == "yolo" or tool.read_only:
             return Allow()
+        command = arguments.get("command")
+        why = self._doubt(command, arguments) if tool.name == "bash" and isinstance(command, str) else None
+        if why == "":
+            return Allow()
+        words = f": {why}" if why else ""
         if self.mode == "plan":
-            return Refuse(_PLAN)
+            return Refuse(_PLAN.format(why=words))
         if self.mode == "auto":
-            return self._judge_unattended(tool, arguments)
+            return self._judge_unattended(tool, arguments, words)
         if _key(tool, arguments) in self._always and self._edits_inside(tool, arguments) is not False:
             return Allow()
         return _question(tool, arguments)
@@ -101,15 +106,12 @@ class Permissions:
             return Refuse(f"Not run: the user said no, and: {said.rstrip('.')}.")
         return Refuse("Not run: the user said no. Do not try it again in another form.")
 
-    def _harmless(self, tool: Tool, arguments: dict[str, Any]) -> bool:
-        if tool.read_only:
-            return True
-        command = arguments.get("command")
-        if tool.name != "bash" or not isinstance(command, str) or arguments.get("background"):
-            return False
+    def _doubt(self, command: str, arguments: dict[str, Any]) -> str:
+        if arguments.get("background"):
+            return "it would go on in the background"
         workspace = self._workspace
         path = workspace.env.get("PATH") or ""
-        return is_read_only_command(command, workspace.cwd, project=workspace.root, path=path)
+        return why_not_read_only(command, workspace.cwd, project=workspace.root, path=path)
 
     def _edits_inside(self, tool: Tool, arguments: dict[str, Any]) -> bool | None:
         """Whether this is an edit inside the project (not in .git, where an edit can run code); None: no edit."""
@@ -120,12 +122,12 @@ class Permissions:
         names = [name.casefold() for name in target.resolve().parts]  # macOS and Windows take .GIT for .git
         return self._workspace.contains(target) and ".git" not in names
 
-    def _judge_unattended(self, tool: Tool, arguments: dict[str, Any]) -> Verdict:
+    def _judge_unattended(self, tool: Tool, arguments: dict[str, Any], why: str) -> Verdict:
         inside = self._edits_inside(tool, arguments)
         if inside:
             return Allow()
         if inside is None:
-            return Refuse(_AUTO_COMMAND)
+            return Refuse(_AUTO_COMMAND.format(why=why))
         return Refuse(_AUTO_OUTSIDE.format(path=arguments.get("file_path"), root=self._workspace.root))
 
 

@@ -24,7 +24,7 @@ from .events import TurnFinished
 from .jobs import CancelToken, Job, JobEvent, Jobs
 from .render import Renderer
 from .terminal import Screen, Signals
-from .text import one_line
+from .text import MARKS, one_line
 
 QUIET_INPUT = 3.0  # seconds without a byte after which a waiting run says what it waits for
 MAX_INPUT = 64 * 1024 * 1024
@@ -84,6 +84,8 @@ def run_once(agent: Agent, prompt: str, *, out: Screen, err: Screen, signals: Si
     if finished is None:
         return 1
     code = _exit_code(finished) if signals.exit_code is None else signals.exit_code
+    if code == REFUSED:
+        err.line("the last step asked for something that was refused", "yellow")
     return _deliver(agent, finished, code, out, err)
 
 
@@ -121,7 +123,7 @@ def where_kept(agent: Agent) -> str:
     """A sentence on what is kept and how to go on, "" if nothing is."""
     if not agent.session.on_disk or not agent.session.view:
         return ""
-    return f"What was said and done is kept in session {agent.session.id}; `corecoder -c` goes on from there."
+    return f"`corecoder -c` goes on from what is kept in session {agent.session.id}."
 
 
 def join_prompt(prompt: str, piped: str) -> str:
@@ -137,20 +139,22 @@ def join_prompt(prompt: str, piped: str) -> str:
 def read_input(stream: IO[str] | None, err: Screen, *, quiet: float = QUIET_INPUT) -> str:
     """All of standard input, "" if it is a terminal or closed. Raises ConfigError if it cannot be used.
 
-    Bytes that are not UTF-8 become replacement characters, which is said on `err`.
+    It is UTF-8, or what its byte order mark says; other bytes become replacement characters, which is said on `err`.
     """
     if stream is None or stream.closed or stream.isatty():
         return ""
     data = _read_all(stream.fileno(), err, quiet)
+    mark, encoding = next(((mark, name) for mark, name in MARKS if data.startswith(mark)), (b"", "utf-8"))
+    data = data[len(mark) :]
     try:
-        return data.decode("utf-8-sig")
+        return data.decode(encoding)
     except UnicodeDecodeError as error:
         err.line(
-            f"warning: standard input is not UTF-8 (first at byte {error.start:,}); "
+            f"warning: standard input is not {encoding.upper()} (first at byte {error.start:,}); "
             "what could not be read is replaced by �",
             "yellow",
         )
-        return data.decode("utf-8-sig", "replace")
+        return data.decode(encoding, "replace")
 
 
 def _read_all(descriptor: int, err: Screen, quiet: float) -> bytes:

@@ -13,8 +13,10 @@ import re
 import shutil
 from pathlib import Path
 
+from .text import one_line
+
 _TOKEN = re.compile(
-    r"\s*(?:(?P<op>\|\||&&|\||;)"
+    r"[ \t]*(?:(?P<op>\|\||&&|\||;)"
     r"|(?P<null>[12]?>\s?/dev/null(?=[\s|;&]|$)|2>&1(?=[\s|;&]|$))"
     r"|(?P<word>(?:[A-Za-z0-9_./:,@%+^=*?\[\]-]|(?<=\S)~|'[^'\n]*'|\"[^\"$`\\!\n]*\")+))"
 )
@@ -34,7 +36,20 @@ _COMMANDS: dict[str, frozenset[str]] = {
     "sort": frozenset({"-o", "--output", "--compress-program", "-T", "--temporary-directory"}),
     "tree": frozenset({"-o", "--output"}),
 }
-_GIT = frozenset("blame diff log ls-files ls-tree rev-list rev-parse shortlog show status".split())
+_FILE = r"[^-\0\n][^\n]*\n"
+_ADDRESS = r"(?:\d+|\$|/[^/\[\\\n]*/)"
+_STEP = rf"(?:{_ADDRESS}(?:,{_ADDRESS})?)?[pdq=]"
+_BRANCH = r"(?:(?:-a|-r|-vv?|--all|--remotes|--verbose|--show-current)\n)*"
+# Commands of which only a form is harmless: the arguments, each with a newline behind it, and how to say it.
+_FORMS = {
+    "sed": (rf"(?:(?:-[nE]+|--quiet|--silent)\n)*{_STEP}(?:; ?{_STEP})*\n(?:{_FILE})*", "sed -n '1,5p' file"),
+    "uniq": (r"(?:-[cdiu]+\n)*(?:[^-\0\n][^\0\n]*\n)?", "uniq -c"),
+    **dict.fromkeys(("python", "python3"), (r"(?:--version|-V)\n", "python3 --version")),
+    "git branch": (rf"{_BRANCH}(?:--list\n(?:{_BRANCH}{_FILE})*)?{_BRANCH}", "git branch -a"),
+    "git remote": (r"(?:(?:-v|--verbose)\n)?", "git remote -v"),
+    "git tag": (rf"(?:-n\d*\n)?(?:(?:-l|--list)\n(?:{_FILE})*)?", "git tag -l"),
+}
+_GIT = frozenset("--version blame diff log ls-files ls-tree rev-list rev-parse shortlog show status".split())
 _GIT_OPTIONS = frozenset({"--output", "--ext-diff", "--textconv", "-O", "--open-files-in-pager", "--contents"})
 # The lines of a repository's configuration that cannot make git run a program; any other line is not certain.
 _PLAIN_CONFIG = re.compile(
@@ -48,48 +63,65 @@ _GITLINK = (0o160000).to_bytes(4, "big")  # the mode of an index entry that is a
 _GLOB = "\0"  # stands for an unquoted *, ? or [ once a word is unquoted
 
 
-def is_read_only_command(command: str, directory: Path, *, project: Path | None = None, path: str = "") -> bool:
-    """True if `command`, run by bash in `directory`, can change nothing; False whenever that is not certain.
+def why_not_read_only(command: str, directory: Path, *, project: Path | None = None, path: str = "") -> str:
+    """Why it is not certain that `command`, run by bash in `directory`, can change nothing; "" where it is.
 
     `path` is the PATH it runs with ("" for the process's own); nothing that it finds in `project` counts as known.
     """
-    parts = _split(command)
-    if parts is None or not all(_is_harmless(words) for words in parts):
-        return False
+    parts, rest = _split(command)
+    if rest or not all(parts):
+        return f"`{one_line(rest, 30)}` is more than plain words, quotes, |, && and ;" if rest else "it is incomplete"
+    doubts = (doubt for words in parts if (doubt := _doubt(words)))
+    if doubt := next(doubts, ""):
+        return doubt
     names = [words[0] for words in parts]
     path = path or os.environ.get("PATH", os.defpath)
-    if any(_is_of_the_project(name, project or directory, path) for name in names):
-        return False
-    return "git" not in names or ("cd" not in names and _is_plain_repository(directory))
+    for name in names:
+        if _is_of_the_project(name, project or directory, path):
+            return f"`{name}` may be a program that the project chooses"
+    if "git" in names and "cd" in names:
+        return "git after cd may meet another repository"
+    if "git" in names and not _is_plain_repository(directory):
+        return "settings or hooks here may make git run a program, or this is not the top of a repository"
+    return ""
 
 
 def _is_of_the_project(name: str, project: Path, path: str) -> bool:
-    """Whether the program comes from the project, or from a place that depends on the current directory."""
+    """Whether the program comes from the project, or from a place that depends on the current directory, or is a
+    script that chooses an interpreter by the files of the project (pyenv and its kind)."""
     if not all(map(os.path.isabs, path.split(os.pathsep))):
         return True
     found = shutil.which(name, path=path)
+    if found and name.startswith("python") and _is_script(found):
+        return True
     places = (found, os.path.realpath(found)) if found else ()
     roots = (project, os.path.realpath(project))
     return any(Path(place).is_relative_to(root) for place in places for root in roots)
 
 
-def _split(command: str) -> list[list[str]] | None:
-    """The simple commands of a pipeline or list, unquoted; None if a character is not understood."""
+def _is_script(program: str) -> bool:
+    try:
+        with open(program, "rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:  # may be run and not be read
+        return True
+
+
+def _split(command: str) -> tuple[list[list[str]], str]:
+    """The simple commands of a pipeline or list, unquoted, and the rest from where it is not understood."""
     parts: list[list[str]] = [[]]
     at = 0
     text = command.strip()
-    if "\n" in text or "\r" in text:
-        return None
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None:
-            return None
+            break
         at = token.end()
         if token["op"]:
             parts.append([])
         elif token["word"]:
             parts[-1].append(_unquoted(token["word"]))
-    return parts if all(parts) else None
+    return parts, text[at:]
 
 
 def _unquoted(word: str) -> str:
@@ -102,14 +134,22 @@ def _unquoted(word: str) -> str:
     return re.sub(r"'[^']*'|\"[^\"]*\"|[^'\"]+", piece, word)
 
 
-def _is_harmless(words: list[str]) -> bool:
+def _doubt(words: list[str]) -> str:
+    """What of a simple command is not known to be harmless, "" if all of it is."""
     name, *arguments = words
+    forbidden = _COMMANDS.get(name)
     if name == "git":
-        name, *arguments = arguments or [""]
-        forbidden = _GIT_OPTIONS if name in _GIT else None
-    else:
-        forbidden = _COMMANDS.get(name)
-    return forbidden is not None and not any(_names(argument, forbidden) for argument in arguments)
+        subcommand, *arguments = arguments or [""]
+        name = f"git {subcommand}".strip()
+        forbidden = _GIT_OPTIONS if subcommand in _GIT else None
+    if name in _FORMS:
+        form, example = _FORMS[name]
+        fits = re.fullmatch(form, "".join(f"{argument}\n" for argument in arguments))
+        return "" if fits else f"`{name}` is known to be harmless only in forms like `{example}`"
+    if forbidden is None:
+        return f"`{one_line(name, 30)}` is not known to be harmless"
+    named = next((argument for argument in arguments if _names(argument, forbidden)), None)
+    return f"`{name}` with `{one_line(named.replace(_GLOB, '*'), 30)}` may write or run something" if named else ""
 
 
 def _is_plain_repository(directory: Path) -> bool:

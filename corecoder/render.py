@@ -8,7 +8,8 @@ quick calls get their line only when their outcome is known.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -37,6 +38,8 @@ _SHORT_NAMES = {"read_file": "read", "write_file": "write", "edit_file": "edit"}
 # These are quick, so their one line can wait for the outcome; every other call is announced when it starts.
 _QUIET = frozenset({"read_file", "write_file", "edit_file", "glob", "grep", "recall"})
 _WRITES = frozenset({"write_file", "edit_file"})
+# A result that says itself how the call ended, and after how long.
+_ENDING = re.compile(r"^\[(?:exit code|killed by|cancelled after|timed out after|interrupted by) ", re.MULTILINE)
 
 
 class Renderer:
@@ -77,6 +80,7 @@ class Renderer:
         self._pending: dict[str, ToolStarted] = {}
         self._announced = ""
         self._apart = False  # a blank line is due before the next words of the model
+        self._compactions: list[Compacted] = []
         self._usage = Usage()
 
     def _words(self, event: TextDelta | ReasoningDelta) -> None:
@@ -146,7 +150,7 @@ class Renderer:
             self._announce(started)
         self._fold(shown, style)
         took = f"{event.seconds:.1f} s" if event.seconds >= 1 else ""
-        if word or took:
+        if (word or took) and not _ENDING.search(shown):
             self._screen.line(f"  ↳ {' after '.join(filter(None, (word, took)))}", style)
 
     def _fold(self, text: str, style: str) -> None:
@@ -156,7 +160,7 @@ class Renderer:
             fold = f"… {plural(hidden, 'line')} hidden …"
             lines = [*lines[:HEAD_LINES], fold, *lines[-TAIL_LINES:]]
         for line in lines:
-            bad = line.startswith("[exit code ") and not line.startswith("[exit code 0")
+            bad = _ENDING.match(line) and not line.startswith("[exit code 0")
             self._indented(line, "yellow" if bad else style)
 
     def _diff(self, text: str) -> None:
@@ -176,8 +180,11 @@ class Renderer:
         self._screen.prose(f"{one_line(event.reason, 300)}; trying again {wait}{count}", "yellow")
 
     def _compacted(self, event: Compacted) -> None:
-        undo = "; /compact --undo takes it back" if self._streaming else ""
-        self._screen.prose(compacted_words(event) + undo, "cyan")
+        """The first of a turn is said at once; with a small window the others are many, and a line at its end."""
+        self._compactions.append(event)
+        if len(self._compactions) == 1:
+            undo = "; /compact --undo takes it back" if self._streaming else ""
+            self._screen.prose(compacted_words([event]) + undo, "cyan")
 
     def _todo(self, event: TodoChanged) -> None:
         marks = {"completed": "[✓]", "done": "[✓]", "in_progress": "[→]"}
@@ -199,6 +206,9 @@ class Renderer:
         for started in self._pending.values():
             self._announce(started, "interrupted", "yellow")
         self._pending.clear()
+        if more := self._compactions[1:]:
+            self._screen.prose(compacted_words(more), "cyan")
+        self._compactions.clear()
         words, style = ending_words(event)
         if words:
             self._screen.prose(words, style)
@@ -219,8 +229,6 @@ def ending_words(event: TurnFinished) -> tuple[str, str]:
         return event.error or "the provider's content filter withheld the answer", "yellow"
     if event.stop_reason != "end_turn":
         return event.error or f"a limit was reached ({event.stop_reason})", "yellow"
-    if event.refused:
-        return "the last step asked for something that was refused", "yellow"
     return "", ""
 
 
@@ -266,11 +274,13 @@ def diff_counts(text: str) -> tuple[int, int]:
     return signs.count("+"), signs.count("-")
 
 
-def compacted_words(event: Compacted) -> str:
-    """`compacted 96k -> 31k (summary, $0.03, 4.1 s)`."""
-    facts = [event.how, *([money(event.cost)] if event.cost else [])]
-    facts += [f"{event.seconds:.1f} s"] if event.seconds >= 0.1 else []
-    return f"compacted {tokens(event.before)} -> {tokens(event.after)} ({', '.join(facts)})"
+def compacted_words(events: Sequence[Compacted]) -> str:
+    """`compacted 96k -> 31k (summary, $0.03, 4.1 s)`; several, which come after a first one, with their sums."""
+    last, cost, seconds = events[-1], sum(each.cost or 0 for each in events), sum(each.seconds for each in events)
+    facts = [*dict.fromkeys(each.how for each in events), *([money(cost)] if cost else [])]
+    facts += [f"{seconds:.1f} s"] if seconds >= 0.1 else []
+    times = f"{plural(len(events), 'more time')}, at last " if len(events) > 1 else ""
+    return f"compacted {times}{tokens(last.before)} -> {tokens(last.after)} ({', '.join(facts)})"
 
 
 def tokens(count: int) -> str:

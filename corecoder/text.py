@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import re
+
+# Byte order marks and what they stand for; those of UTF-32 come first because they begin like those of UTF-16.
+MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 
 # ECMA-48 control functions (CSI, OSC/DCS/SOS/PM/APC strings, two-byte escapes) in 7-bit and C1 form, then every
 # control character that is left except newline and tab. An unterminated string control ends at the line.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -128,6 +129,7 @@ def test_a_cancelled_command_says_so_and_keeps_its_output(bash: Bash) -> None:
     result = bash("echo partial; sleep 300", token=token)
     watcher.join()
     assert result.content.startswith("partial\n[cancelled after ")
+    assert re.fullmatch(r"partial\n\[cancelled after \d+\.\d s\]", result.display)
     assert not result.ok
     assert result.data["cancelled"]
     assert bash.workspace.processes.running() == []

@@ -33,6 +33,7 @@ def test_it_makes_failing_tests_pass_with_the_real_loop_and_tools(
     assert subprocess.run(tests, cwd=shop, capture_output=True, check=False, timeout=60).returncode == 0
     [log] = tmp_path.glob("corecoder-demo-*/home/sessions/*/*.jsonl")
     assert str(log) in said
+    assert f"rm -r {shop.parent}\n" in said
     assert not home.exists()
     assert list(project.iterdir()) == []
 

@@ -99,6 +99,13 @@ def test_input_that_is_not_utf8_is_read_with_replacements_and_said_so(run: Run) 
     assert "not UTF-8" in err
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_byte_order_mark_says_how_input_is_read(run: Run, encoding: str) -> None:
+    with StrictServer("ok") as server:
+        assert run("-p", "fix", server=server, stdin="café\n".encode(encoding))[2].count("\n") == 2
+        assert server.prompts() == ["fix\n\ncafé"]
+
+
 def test_an_argument_that_is_not_utf8_is_no_reason_to_fail(run: Run) -> None:
     with StrictServer("ok") as server:
         assert run("-p", os.fsdecode(b"caf\xe9"), server=server)[0] == 0
@@ -107,9 +114,10 @@ def test_an_argument_that_is_not_utf8_is_no_reason_to_fail(run: Run) -> None:
 
 def test_five_megabytes_through_a_pipe_are_no_reason_to_fail(run: Run) -> None:
     with StrictServer("read") as server:
-        code, out, _ = run("-p", "summarise", server=server, stdin=b"a line of a log file\n" * 250_000)
+        code, out, err = run("-p", "summarise", server=server, stdin=b"a line of a log file\n" * 250_000)
         assert len(server.raw[0]) < 1_000_000
     assert (code, out) == (0, "read\n")
+    assert err.count("the model gets its beginning and end") == 1
 
 
 def test_an_argument_that_begins_with_a_dash_can_be_a_prompt(run: Run) -> None:
@@ -134,8 +142,21 @@ def test_a_limit_on_steps_ends_with_3_and_says_so(run: Run) -> None:
     with StrictServer(forever=call("glob", pattern="*")) as server:
         code, _, err = run("--max-steps", "2", "-p", "go", server=server)
         assert len(server.requests) == 2
-    assert code == 3
-    assert "--max-steps" in err
+        assert code == 3
+        assert "stopped after 2 steps, the limit set by --max-steps" in err
+        assert "after 1 step," in run("--max-steps", "1", "-p", "go", server=server)[2]
+
+
+def test_a_window_in_which_nothing_can_be_sent_makes_no_session(
+    run: Run, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CORECODER_MAX_CONTEXT", "1500")
+    with StrictServer() as server:
+        code, _, err = run("-p", "go", server=server)
+    assert code == 1
+    assert "the context window is too small" in err
+    assert "corecoder -c" not in err
+    assert not list(home.rglob("*.jsonl"))
 
 
 def test_something_refused_in_the_last_step_ends_with_4(run: Run, project: Path) -> None:

@@ -7,9 +7,32 @@ from pathlib import Path
 
 import pytest
 
-from corecoder.readonly import is_read_only_command
+from corecoder.readonly import why_not_read_only
+
+
+def is_read_only_command(command: str, directory: Path, path: str = "") -> bool:
+    return not why_not_read_only(command, directory, path=path)
+
 
 HARMLESS = """
+git branch
+git branch -a
+git branch -vv
+git branch --list v* -a
+git branch --show-current
+git remote
+git remote -v
+git tag
+git tag -l
+git tag -n3 -l 'v1*' v2
+git --version
+sed -n '1,5p' f
+sed -n 20,40p src/a.py | head -3
+sed -n '/^def /p;$=' *.py_no
+sed 1d f
+sort f | uniq -c | sort -rn
+uniq f
+python3 --version
 ls
 ls -la src
 cat README.md | head -20
@@ -30,9 +53,55 @@ echo 'a; rm -rf x'
 head -c 100 file.bin
 true
 """.strip().splitlines()
+HARMLESS.remove("sed -n '/^def /p;$=' *.py_no")
 HARMLESS.remove('find src -name "*.py" | sort | uniq_free')
 
 DANGEROUS = r"""
+git branch new
+git branch -a new
+git branch --list x -D y
+git branch -D main
+git branch -m new
+git branch --list *
+git branch --list -* x
+git branch --edit-description
+git remote add o url
+git remote -v update
+git remote show origin
+git tag v1
+git tag -l -d v1
+git tag -n3 v1
+git tag -l *
+git --version status -O./x
+sed -n 1p -i f
+sed -ni 1p f
+sed -i.bak 1p f
+sed --in-place 1p f
+sed -n 'w out' f
+sed -n '1p;w out' f
+sed -n 1,5w f
+sed '1e touch made' f
+sed 1e f
+sed '1r /etc/passwd' f
+sed s/a/b/e f
+sed -n '/[/]p;w x;/p' f
+sed -n '/\//w x;/p' f
+sed -n '/x/w made' f
+sed -f script f
+sed -n p *
+sed -n -e 1p -e 'w x' f
+sed -n '1p
+w out' f
+uniq in out
+uniq -c in out
+uniq *
+uniq in*
+uniq -- in out
+uniq -f 1 out
+python3 -c --version
+python3 --version x.py
+python3 x.py --version
+python3 -Vc x
 rm -rf x
 rm -r -f /x
 x=rm; $x -rf /x
@@ -107,7 +176,7 @@ def repository(project: Path) -> Path:
 
 @pytest.mark.parametrize("command", HARMLESS)
 def test_a_command_that_only_reads_passes(command: str, repository: Path) -> None:
-    assert is_read_only_command(command, repository)
+    assert is_read_only_command(command, repository, path="/usr/bin:/bin")
 
 
 @pytest.mark.parametrize("command", DANGEROUS)
@@ -165,6 +234,30 @@ def test_git_does_not_pass_where_reading_runs_a_hook(repository: Path) -> None:
     (repository / ".git" / "hooks").mkdir()
     (repository / ".git" / "hooks" / "post-index-change").write_text("#!/bin/sh\ntouch made\n")
     assert not is_read_only_command("git status", repository)
+
+
+def test_an_interpreter_that_is_chosen_by_files_of_the_project_does_not_pass(repository: Path, tmp_path: Path) -> None:
+    shim = tmp_path / "shims" / "python3"
+    shim.parent.mkdir()
+    shim.write_text("#!/bin/sh\ntouch made\n")
+    shim.chmod(0o755)
+    assert not is_read_only_command("python3 --version", repository, path=f"{shim.parent}:/usr/bin:/bin")
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("ls && make test", "`make` is not known to be harmless"),
+        ("echo hi > f", "`> f` is more than plain words"),
+        ("sort -o f f", "`sort` with `-o` may write or run something"),
+        ("git push", "`git push` is not known to be harmless"),
+        ("git branch x", "only in forms like `git branch -a`"),
+        ("ls |", "incomplete"),
+        ("cd x && git log", "another repository"),
+    ],
+)
+def test_what_does_not_pass_is_named(command: str, why: str, repository: Path) -> None:
+    assert why in why_not_read_only(command, repository)
 
 
 def test_a_program_that_stands_in_the_project_does_not_pass(repository: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from collections.abc import Iterable
 from pathlib import PurePosixPath
@@ -210,7 +211,6 @@ def test_a_call_that_was_interrupted_while_it_waited_for_its_line_still_gets_one
         (TurnFinished("max_steps", "", Usage(), error="stopped after 3 steps"), "stopped after 3 steps"),
         (TurnFinished("limit", "", Usage()), "a limit was reached (limit)"),
         (TurnFinished("refused", "", Usage()), "the provider's content filter withheld the answer"),
-        (done(refused=True), "the last step asked for something that was refused"),
     ],
 )
 def test_a_turn_that_did_not_simply_end_says_why(event: TurnFinished, line: str) -> None:
@@ -228,6 +228,23 @@ def test_retries_and_compactions_are_one_line_each() -> None:
     assert shown([Retrying("HTTP 503", 12.2, 2)]) == "HTTP 503; trying again in 12 s (attempt 2)\n"
     line = "compacted 96k -> 31k (summary, $0.030, 4.1 s)\n"
     assert shown([Compacted(96_000, 31_000, 40, "summary", 0.03, 4.1)], streaming=False) == line
+
+
+def test_many_compactions_of_a_turn_are_a_line_at_the_first_and_a_line_at_the_end() -> None:
+    small = [Compacted(9000 + at, 4000, 9, "snip", None, 0.01) for at in range(58)]
+    events = [Compacted(8000, 3000, 9, "snip"), *small, Compacted(9900, 1000, 4, "summary", 0.02, 1.0), done()]
+    assert shown([*events, Compacted(5000, 2000, 3, "summary")], streaming=False).splitlines() == [
+        "compacted 8.0k -> 3.0k (snip)",
+        "compacted 59 more times, at last 9.9k -> 1.0k (snip, summary, $0.020, 1.6 s)",
+        "compacted 5.0k -> 2.0k (summary)",
+    ]
+
+
+def test_a_result_that_says_how_it_ended_is_not_followed_by_the_same_in_other_words() -> None:
+    events = call("bash", "half\n[cancelled after 3.2 s]", ok=False, command="make")
+    events[1] = dataclasses.replace(events[1], seconds=3.2)
+    assert shown(events) == "● bash make\n  half\n  [cancelled after 3.2 s]\n"
+    assert "\x1b[33m  [cancelled" in shown(events, stream=Terminal())
 
 
 def test_text_after_a_retry_starts_on_a_new_line() -> None:

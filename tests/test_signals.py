@@ -15,6 +15,7 @@ import pytest
 from server import D, F, HTTPError, Pause, StrictServer, Text, call, sse
 
 from corecoder.cli import main
+from corecoder.processes import family
 from corecoder.terminal import Signals
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
@@ -128,6 +129,29 @@ def test_however_often_a_signal_is_sent_it_ends_as_cleanly(project: Path, monkey
             assert ended(process)[0] == 130
         assert not running(SLEEP)
         assert goes_on(server, monkeypatch)[-1] == "user"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prctl of Linux")
+def test_nothing_hides_from_the_end_of_the_session(project: Path) -> None:
+    hidden = f"env -i setsid {SLEEP} & env -i setsid sh -c '{SLEEP} & exit 3' & wait $!; pgrep -cxf '{SLEEP}'"
+    with StrictServer(call("bash", command=hidden), "done") as server, program(server, "-p", "x", "--yes") as process:
+        code, _, err = ended(process)
+        assert code == 0, err
+        assert server.requests[-1]["messages"][-1]["content"].startswith("2\n")
+    assert not running(SLEEP)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc of Linux")
+def test_a_command_does_not_outlive_a_program_that_was_killed(project: Path) -> None:
+    command = f"trap '' TERM; {SLEEP} & setsid {SLEEP} & touch started; wait"
+    with StrictServer(call("bash", command=command)) as server, program(server, "-p", "x", "--yes") as process:
+        assert process.stdin is not None
+        process.stdin.close()
+        until((project / "started").exists, "the command")
+        started = {each.pid: each.started for each in family(parents={process.pid})}
+        assert len(started) == 4  # the guard, the shell, two of sleep
+        process.kill()
+        until(lambda: not family(known=started), "the end of all that it had started")
 
 
 def test_a_hangup_that_is_ignored_stays_ignored() -> None:

@@ -178,4 +178,6 @@ def _result(workspace: Workspace, capture: Capture, outcome: Outcome, notes: lis
     }
     body = text.rstrip("\n") or NO_OUTPUT
     content = "\n".join([body, *(f"[{note}]" for note in notes)])
-    return ToolResult(content, ok=outcome.ending in ("exited", "running"), data=data)
+    if outcome.ending in ("exited", "running"):
+        return ToolResult(content, data=data)
+    return ToolResult(content, f"{text.rstrip()}\n[{notes[0].partition(':')[0]}]", ok=False, data=data)

@@ -7,7 +7,6 @@ guessed, which is said, and is harmless to every byte that is not replaced. How 
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import difflib
 import os
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ToolError
-from ..text import printable
+from ..text import MARKS, printable
 from ..tool import Workspace
 
 MOST_BYTES = 20_000_000
@@ -31,13 +30,6 @@ _KINDS = (
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
-)
-_MARKS = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _MAGIC = (
     (b"\x7fELF", "an ELF program"),
@@ -143,7 +135,7 @@ def stamp(info: os.stat_result) -> tuple[int, int]:
 
 def decode(data: bytes, name: str) -> Content:
     """The text in `data`. Raises ToolError for what is binary or would not survive being written back."""
-    for mark, encoding in _MARKS:
+    for mark, encoding in MARKS:
         if data.startswith(mark):
             with contextlib.suppress(UnicodeDecodeError):
                 return _checked(data, Content(data[len(mark) :].decode(encoding), encoding, mark), name)

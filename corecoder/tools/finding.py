@@ -78,6 +78,11 @@ def anyway(ctx: ToolContext, top: Path, search: Callable[[bool], Answer]) -> Ans
     return answer
 
 
+def stopped(answer: Answer, seconds: float, advice: str) -> str:
+    """The line before all others where the time was over first, "" where everything was searched."""
+    return f"[Not everything was searched: stopped after {seconds:g} s. {advice}]\n" if answer.timed_out else ""
+
+
 def left_out(ctx: ToolContext, root: str, answer: Answer) -> list[str]:
     """Sentences on what a search did not look at: ignored entries, hidden ones where nothing was found, errors."""
     end, said = answer.end, []

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from ..errors import ToolError
 from ..tool import Tool, ToolContext, ToolResult
 from .files import locate, shown
-from .finding import TIME_LIMIT, Answer, anyway, asking, heard, left_out
+from .finding import TIME_LIMIT, Answer, anyway, asking, heard, left_out, stopped
 from .search.ignore import glob_regex
 
 MOST = 100
@@ -82,8 +82,6 @@ def _search(ctx: ToolContext, top: Path, pattern: str, rest: str) -> ToolResult:
     if answer.bad:
         raise ToolError(f"The pattern {pattern!r} is wrong: {answer.bad}.")
     notes = []
-    if answer.timed_out:
-        notes.append(f"Stopped after {TIME_LIMIT:g} s; look in a smaller directory.")
     if answer.end.get("kind") == "below":
         notes.append(f"None directly in {shown(ctx.workspace, top)}; these are below it (**/{rest}).")
     if answer.total > len(answer.found):
@@ -92,5 +90,6 @@ def _search(ctx: ToolContext, top: Path, pattern: str, rest: str) -> ToolResult:
     slash = "/" if answer.end.get("kind") == "folders" else ""
     places = [str(top).rstrip("/") + path[len(root.rstrip("/")) :] for path in answer.found]
     lines = [shown(ctx.workspace, place) + slash for place in places] or [f"No file matches {pattern}."]
-    text = "\n".join([*lines, *([f"[{' '.join(notes)}]"] if notes else [])])
+    early = stopped(answer, TIME_LIMIT, "Look in a smaller directory.")
+    text = early + "\n".join([*lines, *([f"[{' '.join(notes)}]"] if notes else [])])
     return ToolResult(text, data={"files": answer.total})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ from ..text import plural
 from ..tool import Tool, ToolContext, ToolResult
 from . import ripgrep
 from .files import locate, look, shown
-from .finding import TIME_LIMIT, Answer, anyway, asking, heard, left_out
+from .finding import TIME_LIMIT, Answer, anyway, asking, heard, left_out, stopped
 from .search.ignore import glob_regex, in_repository
 from .search.pattern import Pattern, parse
 from .search.walk import Offered
@@ -75,10 +75,9 @@ class GrepTool(Tool):
             return answer or _with_our_own(ctx, question, rg, ignore, self.time_limit)
 
         answer = anyway(ctx, top, search)
-        if answer.timed_out:
-            words = "narrow it by path or include, or make the pattern simpler"
-            answer.notes.append(f"Stopped after {self.time_limit:g} s; {words}.")
-        return _result(ctx, question, answer)
+        result = _result(ctx, question, answer)
+        early = stopped(answer, self.time_limit, "Narrow it by path or include, or make the pattern simpler.")
+        return replace(result, content=early + result.content)
 
 
 def _require_possible(pattern: str, spelled: Pattern) -> None:
@@ -114,7 +113,7 @@ def _globs(include: str) -> list[str]:
 def _with_ripgrep(ctx: ToolContext, question: Question, rg: str, ignore: bool, limit: float) -> Answer | None:
     """None if ripgrep does not take the pattern."""
     root, only, include = question.root, question.only, question.include
-    options = ["--text"] if only else []
+    options = []
     if not ignore:
         options += ["--no-ignore"]
     elif not in_repository(root):
@@ -131,8 +130,9 @@ def _with_ripgrep(ctx: ToolContext, question: Question, rg: str, ignore: bool, l
             argv,
             limit,
             wanted=lambda path: included(path) and (only or offered(path)),
+            whole=only,
             most=MOST_LINES,
-            count=COUNTED,
+            count=COUNTED + 1,
         )
         if answer and survey:
             answer.end = {**heard(survey).end, **answer.end}
@@ -151,7 +151,7 @@ def _with_our_own(ctx: ToolContext, question: Question, rg: str | None, ignore: 
         only=question.only,
         ignore=ignore,
         most=MOST_LINES,
-        count=COUNTED,
+        count=COUNTED + 1,
     ) as child:
         answer = heard(child)
     if answer.bad:
@@ -185,7 +185,9 @@ def _result(ctx: ToolContext, question: Question, answer: Answer) -> ToolResult:
             f"No line matches in files like {', '.join(question.include)}." if question.include else "No line matches."
         )
     else:
-        many = f"more than {COUNTED:,} matching lines" if total >= COUNTED else plural(total, "matching line")
+        many = plural(total, "matching line")
+        if total > COUNTED:
+            many = f"more than {COUNTED:,} matching lines; the rest was not counted"
         count = f"The first {len(lines)} of {many}." if len(lines) < total else f"{many} in {plural(files, 'file')}."
     words = " ".join([count, *answer.notes, *left_out(ctx, question.root, answer)])
     text = "\n".join([*lines, f"[{words}]"]) if lines else words

@@ -17,10 +17,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO
 
+from ..jobs import CancelToken
 from ..tool import ToolContext
 from .child import running
 from .finding import Answer
-from .search.worker import WIDE_MARKS, WIDTH, excerpt, text_of
+from .search.worker import WIDE_MARKS, WIDTH, Binary, excerpt, pieces, text_of
 
 _OPTIONS = (
     *("--no-config", "--color=never", "--no-heading", "--with-filename", "--null", "--max-columns=1", "--sort=path"),
@@ -48,17 +49,21 @@ def search(
     limit: float,
     *,
     wanted: Callable[[str], bool],
+    whole: bool,
     most: int,
     count: int,
 ) -> Answer | None:
     """Runs ripgrep with `argv` (program, options, pattern, root); None if it refuses the pattern.
 
-    The lines of files that are `wanted`, the first `most` of them with their text, until about `count` are counted.
+    The lines of files that are `wanted`, the first `most` of them with their text, until `count` are counted; `whole`
+    takes those of binary files as well. No file is searched further than `count` lines, so a NUL byte behind them is
+    looked for here.
     """
     program, *rest = argv
+    bounds = [f"--max-count={count}", *(["--text"] if whole else [])]
     answer = Answer()
     total = files = 0
-    with running([program, *_OPTIONS, *rest], token=ctx.token, limit=limit, without=ctx.secrets) as child:
+    with running([program, *_OPTIONS, *bounds, *rest], token=ctx.token, limit=limit, without=ctx.secrets) as child:
         for path, places in groupby(_places(child.lines()), itemgetter(0)):
             if total >= count:
                 break
@@ -70,10 +75,10 @@ def search(
                 here += 1
                 if len(first) < most - len(answer.found):
                     first.append(place)
-            if place[1] == _BINARY:
+            if place[1] == _BINARY or (here >= count and not whole and _is_binary(path, ctx.token)):
                 continue
             total, files = total + here, files + 1
-            answer.found += [(path, number, _line(path, column, offset)) for _, number, column, offset in first]
+            answer.found += _lines(path, first)
     answer.timed_out = child.timed_out
     errors = _PROBLEM.findall(child.errors) if child.status == 2 else []
     answer.end = {"total": min(total, count), "files": files, "errors": errors}
@@ -98,21 +103,36 @@ def _places(lines: Iterable[bytes]) -> Iterator[Place]:
             pending = path + b"\n"
 
 
-def _line(path: str, column: int, offset: int) -> str:
-    """The line, cut down around its match."""
+def _is_binary(path: str, token: CancelToken) -> bool:
+    try:
+        for _ in pieces(path, whole=False):
+            token.check()
+    except Binary:
+        return True
+    except OSError:  # said when its lines are read
+        return False
+    return False
+
+
+def _lines(path: str, places: Sequence[Place]) -> list[tuple[str, int, str]]:
+    """Path, number and text of the lines at `places` of one file, each cut down around its match."""
     try:
         with open(path, "rb") as file:
-            return _around(file, column, offset)
+            start, text = _as_searched(file)
+            return [(path, number, _around(text, start + offset, column)) for _, number, column, offset in places]
     except OSError as error:
-        return f"[could not be read again: {error.strerror}]"
+        return [(path, number, f"[could not be read again: {error.strerror}]") for _, number, _, _ in places]
 
 
-def _around(file: BinaryIO, column: int, offset: int) -> str:
+def _as_searched(file: BinaryIO) -> tuple[int, BinaryIO]:
+    """Where ripgrep's offsets count from, and in which bytes: those of UTF-8, behind the mark, where it decoded."""
     head = file.read(3)
-    if head == b"\xef\xbb\xbf":  # ripgrep counts from behind the mark
-        offset += len(head)
-    elif head.startswith(WIDE_MARKS):  # and the bytes of UTF-8 where it had to decode
-        file = io.BytesIO(text_of(head + file.read()).encode("utf-8", "replace"))
+    if head.startswith(WIDE_MARKS):
+        return 0, io.BytesIO(text_of(head + file.read()).encode("utf-8", "replace"))
+    return len(head) if head == b"\xef\xbb\xbf" else 0, file
+
+
+def _around(file: BinaryIO, offset: int, column: int) -> str:
     match = offset + column - 1
     file.seek(max(offset, match - _BYTES))
     before = file.read(match - file.tell()).decode("utf-8", "replace")
