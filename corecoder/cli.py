@@ -13,6 +13,7 @@ from . import __version__
 TYPE_CHECKING = False  # the real one costs the import of typing
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
     from pathlib import Path
 
     from .config import Config
@@ -29,6 +30,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return _guarded(arguments, last=argv is None)
     except KeyboardInterrupt:
+        if argv is None:  # the same while Python shuts down would end in a traceback or another exit code
+            import signal
+
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         return INTERRUPTED
 
 
@@ -166,11 +171,26 @@ def _joined(arguments: list[str]) -> list[str]:
 
 
 def _run(args: argparse.Namespace, out: Screen, err: Screen, signals: Signals, *, last: bool) -> int:
-    """Hands over to what the flags ask for. Each import stands where nothing that comes before needs it."""
+    """Runs what the flags ask for. Before that nothing is open that would need closing, so a signal ends it on the
+    spot: an exception in the midst of an import can get lost."""
+    import os
+
+    def leave() -> None:
+        os._exit(signals.exit_code or ERROR)
+
+    with signals.cancelling(leave if last else None):
+        front_end = _front_end(args, out, err, signals, last=last)
+    return front_end()
+
+
+def _front_end(
+    args: argparse.Namespace, out: Screen, err: Screen, signals: Signals, *, last: bool
+) -> Callable[[], int]:
+    """What the flags ask for, ready to run. Each import stands where nothing that comes before needs it."""
     if args.demo:
         from .demo import play
 
-        return play(out=out, err=err, signals=signals)
+        return lambda: play(out=out, err=err, signals=signals)
     directory = _directory()
     one_shot = args.one_shot or sys.stdin is None or not sys.stdin.isatty()
     flags = {
@@ -183,12 +203,12 @@ def _run(args: argparse.Namespace, out: Screen, err: Screen, signals: Signals, *
         flags |= local_flags(args.model, err)
     config = _settled(flags, directory, one_shot, err)
     if config is None:
-        return USAGE
+        return lambda: USAGE
     if args.resume == "" and not args.one_shot:
         from .commands import list_sessions
 
         list_sessions(out, config.home, directory)
-        return 0
+        return lambda: 0
     from .app import build_agent
 
     resume = "latest" if args.resume_last else args.resume
@@ -198,10 +218,10 @@ def _run(args: argparse.Namespace, out: Screen, err: Screen, signals: Signals, *
         from . import print_mode
 
         stdin = None if args.no_stdin else sys.stdin
-        return print_mode.one_shot(agent, args.prompt or "", stdin, out=out, err=err, signals=signals)
+        return lambda: print_mode.one_shot(agent, args.prompt or "", stdin, out=out, err=err, signals=signals)
     from .repl import Repl, make_reader
 
-    return Repl(agent, config, flags, out, signals, make_reader(agent, out)).loop()
+    return Repl(agent, config, flags, out, signals, make_reader(agent, out)).loop
 
 
 def _settled(flags: dict[str, object], directory: Path, one_shot: bool, err: Screen) -> Config | None:

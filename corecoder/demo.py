@@ -78,6 +78,7 @@ The project, as it is now:
 The session log:
   {log}
 To remove both: rm -r {directory}
+
 With a model of yours: export OPENAI_API_KEY=... (or another provider's key),
 or start a model server and add --local; then corecoder, or corecoder -p "task".
 """

@@ -55,14 +55,15 @@ class Ask:
 Verdict = Allow | Refuse | Ask
 
 _LEADING_NO = re.compile(r"\A(?:no?\b[\s,:]*)+", re.IGNORECASE)
+# The first sentence is what a person is shown.
 _PLAN = (
-    "Not run: plan mode is read-only{why}. Look around with the read-only tools, then describe what you would change; "
-    "the user decides whether to leave plan mode."
+    "Not run: {why}, and plan mode is read-only. Look around with the read-only tools, then describe what you would "
+    "change; the user decides whether to leave plan mode."
 )
 _AUTO_COMMAND = (
-    "Not run: this session runs only commands that certainly change nothing (such as ls, cat, grep, git log), and "
-    "nobody is there to allow more{why}. Do what you can with the file tools, then say which command the user should "
-    "run. The user can allow commands with --yes."
+    "Not run: {why}, and nobody is there to allow it. Commands that certainly change nothing do run (such as ls, cat, "
+    "grep, git log). Do what you can with the file tools, then say which command the user should run. The user can "
+    "allow commands with --yes."
 )
 _AUTO_OUTSIDE = (
     "Not run: {path} is outside the project or part of .git, and nobody is there to allow it. Work inside {root}. "
@@ -108,7 +109,7 @@ class Permissions:
         commands = "commands, confined," if self.confined else "commands that certainly change nothing"
         rest = "is asked for" if self.attended else "is refused (--yes allows all)"
         return {
-            "ask": "Reads and harmless commands run at once; edits and other commands are asked for.",
+            "ask": "Reads and harmless commands run at once; all else is asked for.",
             "auto": f"Edits inside the project and {commands} will run; everything else {rest}.",
             "plan": "Plan mode: nothing will be changed.",
             "yolo": "Everything runs without a question (--yes).",
@@ -157,7 +158,8 @@ class Permissions:
         secret = self._secret(tool, arguments)
         if tool.read_only:
             return _Facts(harmless=True, secret=secret)
-        return _Facts(secret=secret, inside=self._edits_inside(arguments))
+        why = f"{tool.name} may change something"
+        return _Facts(why=why, secret=secret, inside=self._edits_inside(arguments))
 
     def _facts_of_command(self, command: str, *, background: bool) -> _Facts:
         workspace = self._workspace
@@ -167,13 +169,13 @@ class Permissions:
         try:
             parts = judge(command, place)
         except Unclear as unclear:
-            return _Facts(why=f": {unclear}")
+            return _Facts(why=str(unclear))
         if secret := next((part.secret for part in parts if part.secret), ""):
             return _Facts(secret=secret)
         if background:
-            return _Facts(why=": it would go on in the background")
+            return _Facts(why="it would go on in the background")
         doubted = [part for part in parts if part.doubt]
-        why = f": {doubted[0].doubt}" if doubted else ""
+        why = doubted[0].doubt if doubted else ""
         return _Facts(harmless=not doubted, why=why, prefixes=_prefixes(doubted, parts, place))
 
     def _secret(self, tool: Tool, arguments: dict[str, Any]) -> str:

@@ -39,7 +39,9 @@ _SHORT_NAMES = {"read_file": "read", "write_file": "write", "edit_file": "edit"}
 _QUIET = frozenset({"read_file", "write_file", "edit_file", "glob", "grep", "recall"})
 _WRITES = frozenset({"write_file", "edit_file"})
 # A result that says itself how the call ended, and after how long.
-_ENDING = re.compile(r"^\[(?:exit code|killed by|cancelled after|timed out after|interrupted by) ", re.MULTILINE)
+_ENDING = re.compile(
+    r"^(?:Not run: |\[(?:exit code|killed by|cancelled after|timed out after|interrupted by) )", re.MULTILINE
+)
 
 
 class Renderer:
@@ -130,6 +132,8 @@ class Renderer:
     def _tool_finished(self, event: ToolFinished) -> None:
         started = self._pending.pop(event.call_id, None) or ToolStarted(event.call_id, event.name, {})
         shown = event.display or event.content
+        if event.refused:  # what follows the reason is advice for the model
+            shown = shown.partition(". ")[0].removesuffix(".")
         word, style = ("refused", "yellow") if event.refused else ("", "") if event.ok else ("failed", "red")
         if event.name not in _QUIET:
             self._output(started, event, shown, word, style or "dim")

@@ -150,6 +150,7 @@ class Signals:
         return self
 
     def __exit__(self, *_exc: object) -> None:
+        self._cancel = _nothing  # one more signal must not break this off half-way
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_IGN if self._last else handler)  # type: ignore[arg-type] # what signal.signal gave back
         self._before.clear()

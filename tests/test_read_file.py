@@ -148,7 +148,7 @@ def test_a_missing_file_gets_the_nearest_names(ctx: ToolContext, project: Path) 
     (project / "README.md").touch()
     assert said_of(ctx, "READNE.md") == "READNE.md does not exist. Similar: README.md."
     assert "good up to ." in said_of(ctx, "no/such/dir/x")
-    assert "README.md, which is not a directory" in said_of(ctx, "README.md/x")
+    assert "README.md is a file, not a directory." in said_of(ctx, "README.md/x")
     assert "empty" in said_of(ctx, " ")
 
 

@@ -194,8 +194,10 @@ def test_the_result_of_a_command_follows_its_line_and_parallel_results_name_thei
 
 def test_failed_and_refused_calls_say_so() -> None:
     assert shown(call("read_file", "no such file", ok=False, file_path="x")) == "● read x failed\n  no such file\n"
-    refused = shown(call("bash", "Not run: no.", ok=False, refused=True, command="rm x"))
-    assert refused == "● bash rm x\n  Not run: no.\n  ↳ refused\n"
+    refused = shown(call("bash", "Not run: no. Do not try again.", ok=False, refused=True, command="rm x"))
+    assert refused == "● bash rm x\n  Not run: no\n"
+    refused = shown(call("edit_file", "Not run: no. Do not try again.", ok=False, refused=True, file_path="a"))
+    assert refused == "● edit a refused\n  Not run: no\n"
 
 
 def test_a_call_that_was_interrupted_while_it_waited_for_its_line_still_gets_one() -> None:

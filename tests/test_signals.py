@@ -119,6 +119,31 @@ def test_a_signal_while_it_reads_its_input_ends_it_at_once() -> None:
         assert server.requests == []
 
 
+LOSES = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "corecoder.app":
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                for _ in range(1000):
+                    pass
+            except BaseException:  # as Python does in a callback of its own import system
+                pass
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def test_a_signal_in_the_midst_of_an_import_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text(LOSES)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    with StrictServer("never") as server, program(server, "-p", "hi", "--no-stdin") as process:
+        assert ended(process) == (143, "", "")
+        assert server.requests == []
+
+
 def test_however_often_a_signal_is_sent_it_ends_as_cleanly(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with StrictServer(call("bash", command=f"touch started; trap '' TERM INT; {SLEEP}; {SLEEP}")) as server:
         with program(server, "--yes", "-p", "go", "--no-stdin") as process:

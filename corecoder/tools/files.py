@@ -103,7 +103,10 @@ def look(workspace: Workspace, path: Path) -> os.stat_result | None:
         try:
             info = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):
-            return None
+            above = next(parent for parent in path.parents if parent.exists())
+            if above.is_dir():
+                return None
+            raise ToolError(f"{shown(workspace, above)} is a file, not a directory.") from None
     for test, kind in _KINDS:
         if test(info.st_mode):
             raise ToolError(f"{shown(workspace, path)} is {kind}, not a file.{_inside(path, kind)}")
@@ -220,8 +223,7 @@ def _missing(workspace: Workspace, path: Path) -> str:
     if not parent.is_dir():
         while not parent.exists():
             parent = parent.parent
-        is_file = "" if parent.is_dir() else ", which is not a directory"
-        return f"{name} does not exist; the path is good up to {shown(workspace, parent)}{is_file}."
+        return f"{name} does not exist; the path is good up to {shown(workspace, parent)}."
     try:
         close = difflib.get_close_matches(path.name, os.listdir(parent), 3, 0.6)
     except OSError:
