@@ -21,10 +21,11 @@ from .shellparse import ANY, GLOB, Simple, Unclear, simple_commands
 
 _HIDDEN = {
     **dict.fromkeys(
-        ("grep", "egrep", "fgrep"), frozenset({"-r", "-R", "-d", "--recursive", "--dereference-recursive"})
+        ("grep", "egrep", "fgrep"),
+        frozenset("-r -R -d --recursive --dereference-recursive --directories".split()),
     ),
     "diff": frozenset({"-r", "--recursive"}),
-    "rg": frozenset({"-.", "-u", "--hidden", "--unrestricted", "-g", "--glob", "--iglob"}),
+    "rg": frozenset("-. -u -g --hidden --unrestricted --glob --iglob --type-add".split()),
     "git grep": frozenset({"--no-index", "--untracked"}),
     "git diff": frozenset({"--no-index"}),
 }
@@ -52,12 +53,10 @@ class Part:
 
 def judge(command: str, place: Place) -> list[Part]:
     """The simple commands of `command`, each judged. Raises Unclear, with the reason, where it is not understood."""
-    env = place.env
-    known = {name: env[name] for name in ("HOME", "USER", "TMPDIR", "PATH") if env.get(name)}
-    found = [
-        Simple(_unwrapped(simple.words), simple.reads)
-        for simple in simple_commands(command, {**known, "PWD": "."})  # which `.` is wherever a cd has led
-    ]
+    known = {name: place.env[name] for name in ("HOME", "USER", "TMPDIR", "PATH") if place.env.get(name)}
+    if "cd" not in command:
+        known["PWD"] = str(place.directory)
+    found = [Simple(_unwrapped(simple.words), simple.reads) for simple in simple_commands(command, known)]
     directories = _directories(place, found)
     return [_judged(simple, place, directories) for simple in found]
 
@@ -133,9 +132,9 @@ def _only(arguments: Sequence[str]) -> list[str]:
     text = "".join(f"{argument}\n" for argument in arguments).replace(GLOB, "*")
     given = re.findall(r"^(?:--include[=\n]|--i?glob[=\n]|-g\n?)([^\n]*)\n", text, re.MULTILINE)
     globs = [each for each in given if not each.startswith("!")]
-    return (
-        [each.rpartition("/")[2] for each in globs] if all(re.fullmatch(r"[\w./*-]+", each) for each in globs) else []
-    )
+    if not all(re.fullmatch(r"[\w./*-]+", each) for each in globs):
+        return []
+    return [each.rpartition("/")[2] or "*" for each in globs]
 
 
 def _without_pattern(name: str, arguments: Sequence[str]) -> list[str]:
@@ -145,7 +144,8 @@ def _without_pattern(name: str, arguments: Sequence[str]) -> list[str]:
     options = [argument for argument in arguments if argument.startswith("-")]
     if any(names_option(option, frozenset({"-e", "-f", "--regexp", "--file", "--files"})) for option in options):
         return list(arguments)
-    at = next((at for at, argument in enumerate(arguments) if not argument.startswith("-")), len(arguments))
+    at = next((at for at, argument in enumerate(arguments) if argument == "--" or argument[:1] != "-"), len(arguments))
+    at += arguments[at : at + 1] == ["--"]
     return [*arguments[:at], *arguments[at + 1 :]]
 
 

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from .config import corecoder_home
@@ -155,6 +156,8 @@ class Permissions:
         command = arguments.get("command")
         if tool.name == "bash" and isinstance(command, str):
             return self._facts_of_command(command, background=bool(arguments.get("background")))
+        if not _is_possible(arguments.get("file_path", arguments.get("path", ""))):
+            return _Facts(harmless=True)  # the tool says what is wrong with it
         secret = self._secret(tool, arguments)
         if tool.read_only:
             return _Facts(harmless=True, secret=secret)
@@ -199,8 +202,8 @@ class Permissions:
         path = arguments.get("file_path")
         if not isinstance(path, str):
             return None
-        target = self._workspace.resolve(path)
-        names = [name.casefold() for name in target.resolve().parts]  # macOS and Windows take .GIT for .git
+        target = Path(os.path.realpath(self._workspace.resolve(path)))
+        names = [name.casefold() for name in target.parts]  # macOS and Windows take .GIT for .git
         return self._workspace.contains(target) and ".git" not in names
 
     def _allowed(self, facts: _Facts) -> bool:
@@ -229,6 +232,14 @@ class Permissions:
             where = " It is outside the project or part of .git." if facts.inside is False else ""
             return Ask(f"{text}{where}", detail)
         return Ask(f"{text} (always: every edit inside the project, until the session ends)", detail, ALWAYS)
+
+
+def _is_possible(path: object) -> bool:
+    """Whether the system can know a file by this name: no NUL and no lone surrogate."""
+    try:
+        return b"\0" not in os.fsencode(str(path))
+    except UnicodeEncodeError:
+        return False
 
 
 def _secret_files(workspace: Workspace) -> SecretFiles:

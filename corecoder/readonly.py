@@ -23,7 +23,7 @@ INERT = frozenset(": basename dirname echo false printf pwd seq true".split())
 # For each command the options that make it write or run something; a command that is not here is not certain.
 _COMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(
-        ": arch basename cat cd cksum cmp column comm cut df dirname du echo egrep expand false fgrep fmt fold "
+        ": basename cat cd cksum cmp column comm cut df dirname du echo egrep expand false fgrep fmt fold "
         "free grep groups head hexdump id join ls md5sum nl nproc od paste pwd readlink realpath rev seq sha1sum "
         "sha256sum sha512sum sleep stat strings tac tail tr true type uname unexpand uptime wc which whoami".split(),
         _NONE,
@@ -68,8 +68,9 @@ _FORMS = {
         "jq '.a' file",
     ),
     "printenv": (r"(?:PATH|HOME|SHELL|LANG|USER|VIRTUAL_ENV|TMPDIR)\n", "printenv PATH"),
-    "printf": (r"[^-\0\1\n][^\n]*\n(?:[^\n]*\n)*", "printf '%s' words"),
-    "ps": (r"(?:-?aux\n|-ef\n|-A\n|(?:-p|-eo|-o)\n[\w,%]+\n)*", "ps aux"),
+    # Not %n, which sets a variable, PATH for instance.
+    "printf": (r"(?!-|[^\n]*%[^a-zA-Z%\n]*[hlLjzt]*n)[^\0\1\n]+\n(?:[^\n]*\n)*", "printf '%s' words"),
+    "ps": (r"(?:-?aux\n|-ef\n|-A\n|(?:-p|-eo|-o)\n(?![\w,]*env)[\w,%]+\n)*", "ps aux"),
     "sed": (rf"(?:(?:-[nEr]+|--quiet|--silent)\n)*{_STEP}(?:; ?{_STEP})*\n(?:{_FILE})*", "sed -n '1,5p' file"),
     "test": (
         r"(?:!\n)?(?:-[abcdefghknprsuwxzGLNOS]\n[^\n\1]*\n|[^-\n\1][^\n\1]*\n(?:=|==|!=)\n[^\n\1]*\n"

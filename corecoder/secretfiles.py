@@ -64,7 +64,7 @@ class SecretFiles:
                 path = os.path.join(top, name)
                 if name[0] == "." and not hidden:
                     continue
-                if wanted and not any(fnmatchcase(name, each) for each in wanted):
+                if wanted and not any(fnmatchcase(name.casefold(), each.casefold()) for each in wanted):
                     continue
                 # The real location is looked up, which takes time, only where it may say more than the name.
                 suspect = _NAMES.fullmatch(name) or _PLACES.search(path) or os.path.islink(path)

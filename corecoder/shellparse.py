@@ -50,7 +50,7 @@ _LOOP_VARIABLE = re.compile(r"[a-z][a-z0-9]*")  # never one that steers a progra
 _ENVIRONMENT = re.compile(r"(?:LC_[A-Z]+|LANG|TZ|NO_COLOR|COLUMNS|CI)=[\w.@-]*")
 _PATTERN = re.compile(r"[*?]|\[[\w!^.,-]+\]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_RANGE = re.compile(r"(\d{1,4})\.\.(\d{1,4})")
+_RANGE = re.compile(r"(0|[1-9]\d{0,3})\.\.(0|[1-9]\d{0,3})")
 
 
 Choices = list[list[str]]
@@ -93,7 +93,7 @@ def simple_commands(command: str, values: Mapping[str, str]) -> list[Simple]:
 
 def _tree(source: bytes) -> Node:
     try:
-        # Imported only once a command is judged: 15 ms that start-up need not wait for.
+        # Imported only once a command is judged: 50 ms that start-up need not wait for.
         import tree_sitter
         import tree_sitter_bash
 
@@ -132,6 +132,8 @@ class _Reader:
             self.test(node, depth)
         elif node.type == "comment":
             self.comment(node)
+        elif node.type in ("variable_assignment", "variable_assignments", "declaration_command"):
+            raise Unclear(f"`{one_line(self.text(node), 30)}` sets a variable")
         else:
             raise Unclear(f"`{one_line(self.text(node), 30)}` is more than simple commands, pipes, && and ;")
 
@@ -141,7 +143,8 @@ class _Reader:
             if child.is_named:
                 self.statement(child, depth + 1)
             elif child.type not in _TOKENS:
-                raise Unclear(_token_words(child.type))
+                background = child.type == "&"
+                raise Unclear("it would go on in the background" if background else f"`{child.type}` is not judged")
         if node.type in ("while_statement", "do_group") and any("cd" in simple.words for simple in self.found[first:]):
             raise Unclear("it changes the directory in a loop")
 
@@ -231,19 +234,21 @@ class _Reader:
             elif child.type.endswith("_redirect"):
                 bound = (*bound, *self.redirect(child, depth))
             elif child.type == "command_name":
-                self.name(child, depth)
-                parts.append(self.words(child, depth))
+                parts.append([[self.name(child, depth)]])
             else:
                 parts.append(self.words(child, depth))
+        if not parts:
+            raise Unclear(f"`{one_line(self.text(node), 30)}` sets a variable")
         self.found += [Simple(words, bound) for words in _commands(parts)]
 
-    def name(self, node: Node, depth: int) -> None:
+    def name(self, node: Node, depth: int) -> str:
         words = list(itertools.chain(*self.words(node, depth)))
         shown = one_line(self.text(node), 30)
         if len(words) != 1 or not words[0] or GLOB in words[0] or ANY in words[0] or "$" in shown:
             raise Unclear(f"`{shown}` is a computed command name")
         if shown in _KEYWORDS:
             raise Unclear(f"it is not certain how bash reads `{shown}`")
+        return words[0]
 
     def words(self, node: Node, depth: int) -> Choices:
         """What `node` may become. Raises Unclear unless it is one whole word of bash."""
@@ -360,7 +365,3 @@ def _commands(parts: Sequence[Choices]) -> list[tuple[str, ...]]:
     if math.prod(map(len, parts)) > _MOST_WORDS:
         raise Unclear("its loops make too many commands")
     return [tuple(itertools.chain.from_iterable(chosen)) for chosen in itertools.product(*parts)]
-
-
-def _token_words(token: str) -> str:
-    return "it would go on in the background" if token == "&" else f"`{one_line(token, 30)}` is not judged"

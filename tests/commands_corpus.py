@@ -747,6 +747,16 @@ printf -v 'a[$(rm x)]' x
 
 printf -v PATH x
 
+printf '%n' PATH
+
+printf '%5ln' PATH
+
+printf "x$(ls)" x
+
+LC_ALL=C
+
+LC_ALL=C <<< x
+
 printf "$(echo -v)" PATH x
 
 unset 'a[$(rm x)]'
@@ -1254,6 +1264,14 @@ ps eww
 
 ps -E
 
+ps -eo pid,env
+
+ps -o environ
+
+arch -arm64 rm x
+
+time -o out ls
+
 cat .env
 
 cat ./.env
@@ -1281,6 +1299,8 @@ cat src/../.env
 cat $PWD/.env
 
 cat "$PWD"/.env
+
+cd src && cat "$PWD"/.env
 
 cat < .env
 
@@ -1312,6 +1332,10 @@ grep -f.env README.md
 
 grep -rn KEY .
 
+grep -- -x .env
+
+grep --directories=recurse KEY
+
 grep -r KEY
 
 grep -R KEY ..
@@ -1333,6 +1357,10 @@ rg -g '.env' KEY
 rg -g '.e*' KEY
 
 rg -g '*' KEY
+
+rg --iglob '.E*' KEY
+
+rg --type-add 'e:.env' -te KEY
 
 rg KEY ~/.ssh
 

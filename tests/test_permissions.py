@@ -156,6 +156,17 @@ def test_where_somebody_is_there_auto_asks_for_what_it_would_refuse(keys: Path) 
         assert isinstance(permissions.judge(tool, arguments), Ask)
 
 
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", "loop/x", "", "x" * 5_000])
+def test_a_path_that_no_file_can_have_ends_nothing(path: str, project: Path) -> None:
+    (project / "loop").symlink_to("loop")
+    for mode in ("ask", "auto", "plan"):
+        judge(mode, WriteFileTool(), file_path=path, content="")
+        judge(mode, ReadFileTool(), file_path=path)
+        judge(mode, GrepTool(), pattern=path, path=path)
+        judge(mode, GlobTool(), pattern=path, path=path)
+        judge(mode, BashTool(), command=f"cat '{path}'")
+
+
 def test_a_background_command_is_never_read_only() -> None:
     assert isinstance(judge("auto", BashTool(), command="ls", background=True), Refuse)
 
