@@ -78,8 +78,8 @@ _AUTO_SECRET = (
 
 @dataclass(frozen=True)
 class _Facts:
-    """What matters about a call: `harmless`, or `why` not; the `secret` that it would read; whether it is an edit
-    `inside` the project (None: no edit); what "always" would allow: `prefixes`, or edits (None: nothing)."""
+    """What matters about a call: `harmless` where it only reads, or `why` not; the `secret` that it would read; whether
+    it is an edit `inside` the project (None: no edit); the `prefixes` that "always" would allow (None: it cannot)."""
 
     harmless: bool = False
     why: str = ""
@@ -121,17 +121,15 @@ class Permissions:
         if self.mode == "yolo":
             return Allow()
         facts = self._facts(tool, arguments)
-        if facts.secret:
-            if self.mode == "auto" and not self.attended:
-                return Refuse(_AUTO_SECRET.format(path=facts.secret))
-            return Ask(f"Let the model read {facts.secret}, which may hold secrets?", _detail(tool, arguments))
+        if facts.secret and self.mode == "auto" and not self.attended:
+            return Refuse(_AUTO_SECRET.format(path=one_line(facts.secret, 200)))
         if facts.harmless:
-            return Allow()
+            return self._question(tool, arguments, facts) if facts.secret else Allow()
         if self.mode == "plan":
             return Refuse(_PLAN.format(why=facts.why))
         if self._allowed(facts):
             return Allow()
-        if self.mode == "auto":
+        if self.mode == "auto" and not facts.secret:
             if facts.inside or (self.confined and tool.name == "bash"):
                 return Allow()
             if not self.attended:
@@ -144,8 +142,9 @@ class Permissions:
             return Allow()
         if answer.strip().lower() in ("a", "always"):
             facts = self._facts(tool, arguments)
-            self._prefixes.update(facts.prefixes or ())
-            self._edits = self._edits or (bool(facts.inside) and not facts.secret)
+            if not facts.secret:
+                self._prefixes.update(facts.prefixes or ())
+                self._edits = self._edits or bool(facts.inside)
             return Allow()
         said = _LEADING_NO.sub("", answer.strip())
         if said:
@@ -156,7 +155,7 @@ class Permissions:
         command = arguments.get("command")
         if tool.name == "bash" and isinstance(command, str):
             return self._facts_of_command(command, background=bool(arguments.get("background")))
-        if not _is_possible(arguments.get("file_path", arguments.get("path", ""))):
+        if not all(_is_possible(arguments.get(name, "")) for name in ("file_path", "path", "pattern", "include")):
             return _Facts(harmless=True)  # the tool says what is wrong with it
         secret = self._secret(tool, arguments)
         if tool.read_only:
@@ -173,13 +172,12 @@ class Permissions:
             parts = judge(command, place)
         except Unclear as unclear:
             return _Facts(why=str(unclear))
-        if secret := next((part.secret for part in parts if part.secret), ""):
-            return _Facts(secret=secret)
+        secret = next((part.secret for part in parts if part.secret), "")
         if background:
-            return _Facts(why="it would go on in the background")
-        doubted = [part for part in parts if part.doubt]
+            return _Facts(why="it would go on in the background", secret=secret)
+        doubted = [part for part in parts if part.doubt and not part.secret]
         why = doubted[0].doubt if doubted else ""
-        return _Facts(harmless=not doubted, why=why, prefixes=_prefixes(doubted, parts, place))
+        return _Facts(harmless=not doubted, why=why, secret=secret, prefixes=_prefixes(doubted, parts, place))
 
     def _secret(self, tool: Tool, arguments: dict[str, Any]) -> str:
         """What a call that shows the content or the names of files would show of secret ones, "" if nothing."""
@@ -208,6 +206,8 @@ class Permissions:
 
     def _allowed(self, facts: _Facts) -> bool:
         """Whether an earlier "always" covers the call."""
+        if facts.secret:
+            return False
         if facts.inside:
             return self._edits
         return bool(facts.prefixes) and self._prefixes.issuperset(facts.prefixes or ())
@@ -218,20 +218,25 @@ class Permissions:
         return Refuse(_AUTO_OUTSIDE.format(path=arguments.get("file_path"), root=self._workspace.root))
 
     def _question(self, tool: Tool, arguments: dict[str, Any], facts: _Facts) -> Ask:
+        detail = _detail(tool, arguments)
+        always = ""
         if tool.name == "bash":
-            if not facts.prefixes:
-                return Ask("Run this command?", _detail(tool, arguments))
-            always = f"always: {spoken(facts.prefixes)} in this project, until the session ends"
-            return Ask(f"Run this command? ({always})", _detail(tool, arguments), ALWAYS)
-        try:
-            detail = tool.preview(self._workspace, arguments) or _detail(tool, arguments)
-        except ToolError as error:  # it may still succeed, once the calls before it have run
-            detail = f"{error}\n{_detail(tool, arguments)}"
-        text = f"{tool.name} {one_line(str(arguments.get('file_path', '')))}?"
-        if not facts.inside:
-            where = " It is outside the project or part of .git." if facts.inside is False else ""
-            return Ask(f"{text}{where}", detail)
-        return Ask(f"{text} (always: every edit inside the project, until the session ends)", detail, ALWAYS)
+            text = "Run this command?"
+            always = f"{spoken(facts.prefixes)} in this project" if facts.prefixes else ""
+        else:
+            text = f"{tool.name} {one_line(str(arguments.get('file_path', arguments.get('path', ''))))}?"
+            always = "every edit inside the project" if facts.inside else ""
+            try:
+                detail = tool.preview(self._workspace, arguments) or detail
+            except ToolError as error:  # it may still succeed, once the calls before it have run
+                detail = f"{error}\n{detail}"
+        if facts.secret:
+            return Ask(f"{text} It would show the model {facts.secret}, which may hold secrets.", detail)
+        if facts.inside is False:
+            return Ask(f"{text} It is outside the project or part of .git.", detail)
+        return (
+            Ask(f"{text} (always: {always}, until the session ends)", detail, ALWAYS) if always else Ask(text, detail)
+        )
 
 
 def _is_possible(path: object) -> bool:

@@ -121,6 +121,23 @@ def test_an_edit_that_would_show_a_secret_is_a_read_of_it(keys: Path) -> None:
     assert judge("auto", WriteFileTool(), file_path=".env", content="") == Allow()
 
 
+def test_a_command_that_also_changes_something_is_not_asked_for_as_a_read(keys: Path) -> None:
+    for command in ("rm x; cat .env", "cat .env > x", "pytest; cat .env", "make $(cat .env)"):
+        assert isinstance(judge("plan", BashTool(), command=command), Refuse), command
+        assert isinstance(judge("auto", BashTool(), command=command), Refuse), command
+        verdict = judge("ask", BashTool(), command=command)
+        assert isinstance(verdict, Ask)
+        assert verdict.choices == ("no", "yes")
+        assert verdict.text.startswith("Run this command?")
+    assert isinstance(judge("plan", BashTool(), command="cat .env", background=True), Refuse)
+    arguments = {"file_path": ".env", "old_string": "KEY", "new_string": "X"}
+    assert isinstance(judge("plan", EditFileTool(), **arguments), Refuse)
+    verdict = judge("ask", EditFileTool(), **arguments)
+    assert isinstance(verdict, Ask)
+    assert verdict.detail == "--- a/.env\n+++ b/.env\n@@ -1 +1 @@\n-KEY=1\n+X=1"
+    assert "show the model .env" in verdict.text
+
+
 def test_a_search_for_files_that_hold_secrets_is_asked_for(keys: Path) -> None:
     assert isinstance(judge("ask", GlobTool(), pattern="**/*.pem"), Ask)
     assert isinstance(judge("ask", GrepTool(), pattern="x", include="*.key"), Ask)
