@@ -110,7 +110,7 @@ class Agent:
         self.session.system = self.session.system or system_prompt(self.workspace, self.tools)
         self.permissions = permissions or Permissions("auto", self.workspace)
         self.max_steps = max_steps
-        self.interactive = interactive
+        self.interactive = self.permissions.attended = interactive
         self._secrets = secrets
         self._schemas = [tool.schema() for tool in self.tools]
         self._return_to((self.session.noted("cwd") or {}).get("path"))

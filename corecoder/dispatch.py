@@ -110,11 +110,13 @@ class Dispatcher:
         return None
 
     def _consent(self, driver: Driver, prepared: PreparedCall) -> Generator[Event, None, None]:
-        assert prepared.tool is not None
-        verdict = self._permissions.judge(prepared.tool, prepared.arguments)
+        tool, arguments = prepared.tool, prepared.arguments
+        assert tool is not None
+        # A job, because it looks at files: secrets that a search would come to, what an edit would change.
+        verdict = yield from driver.do("consent", lambda _job: self._permissions.judge(tool, arguments))
         if isinstance(verdict, Ask):
             answer = yield from driver.ask("consent", verdict.text, verdict.detail, verdict.choices)
-            verdict = self._permissions.settle(prepared.tool, prepared.arguments, answer)
+            verdict = self._permissions.settle(tool, arguments, answer)
         if isinstance(verdict, Refuse):
             prepared.refused = True
             prepared.fail(verdict.words)

@@ -1,21 +1,34 @@
 """Consent: may this call run, must somebody be asked, or is it refused and in which words?
 
 Pure decisions, no terminal. Four modes: `ask` lets reads through and asks for the rest, `auto` lets edits inside the
-project and read-only commands through and refuses the rest, `plan` is read-only, `yolo` allows everything. Judging a
-command as read-only is comfort for the user and caution by default: whatever is not certainly harmless is not.
+project and read-only commands through, `plan` is read-only, `yolo` allows everything. A read of what probably holds a
+secret is asked for in every mode but `yolo`. Judging a command as read-only is comfort for the user and caution by
+default: whatever is not certainly harmless is not.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from .readonly import why_not_read_only
+from .config import corecoder_home
+from .errors import ConfigError, ToolError
+from .judgement import Part, Place, judge
+from .prefixes import Prefix, prefix, spoken
+from .prompt import AGENTS
+from .secretfiles import SecretFiles
+from .sessiondir import project_directory
+from .shellparse import Unclear
 from .text import one_line
 from .tool import Tool, Workspace
 
 MODES = ("ask", "auto", "plan", "yolo")
+ONCE = ("no", "yes")
+ALWAYS = (*ONCE, "always")
 
 
 @dataclass(frozen=True)
@@ -32,11 +45,12 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Ask:
-    """Somebody has to decide; `detail` holds the whole command or the whole new text."""
+    """Somebody has to decide; `detail` holds the whole command or the whole diff. What "always" would stand for is in
+    `text`, and it is not among the `choices` where it cannot be given."""
 
     text: str
     detail: str
-    choices: tuple[str, ...] = ("no", "yes", "always")
+    choices: tuple[str, ...] = ONCE
 
 
 Verdict = Allow | Refuse | Ask
@@ -56,91 +70,206 @@ _AUTO_OUTSIDE = (
     "Not run: {path} is outside the project or part of .git, and nobody is there to allow it. Work inside {root}. "
     "The user can allow more with --yes."
 )
+_AUTO_SECRET = (
+    "Not run: {path} may hold secrets, and nobody is there to allow reading it. Go on without it (a template such as "
+    ".env.example may be read), or say what you need from it. The user can allow it with --yes."
+)
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What matters about a call: `harmless` where it only reads, or `why` not; the `secret` that it would read; whether
+    it is an edit `inside` the project (None: no edit); the `prefixes` that "always" would allow (None: it cannot)."""
+
+    harmless: bool = False
+    why: str = ""
+    secret: str = ""
+    inside: bool | None = None
+    prefixes: tuple[Prefix, ...] | None = None
 
 
 class Permissions:
-    """The mode of one session and what was allowed for its length ("always")."""
+    """The mode of one session and what was allowed for its length ("always").
 
-    def __init__(self, mode: str, workspace: Workspace) -> None:
+    `confined` says that commands run in a sandbox. `attended`, which the agent sets, says that somebody can be asked.
+    """
+
+    def __init__(self, mode: str, workspace: Workspace, *, confined: bool = False) -> None:
         if mode not in MODES:
             raise ValueError(f"unknown mode {mode!r}; the modes are {', '.join(MODES)}")
         self.mode = mode
+        self.confined = confined
+        self.attended = False
         self._workspace = workspace
-        self._always: set[str] = set()
+        self._secrets = _secret_files(workspace)
+        self._prefixes: set[Prefix] = set()
+        self._edits = False
 
     def announcement(self) -> str:
         """One sentence on what will run without a question."""
+        commands = "commands, confined," if self.confined else "commands that certainly change nothing"
+        rest = "is asked for" if self.attended else "is refused (--yes allows all)"
         return {
             "ask": "Reads and harmless commands run at once; all else is asked for.",
-            "auto": "Edits inside the project and commands that certainly change nothing will run; "
-            "everything else is refused (--yes allows all).",
+            "auto": f"Edits inside the project and {commands} will run; everything else {rest}.",
             "plan": "Plan mode: nothing will be changed.",
             "yolo": "Everything runs without a question (--yes).",
         }[self.mode]
 
     def judge(self, tool: Tool, arguments: dict[str, Any]) -> Verdict:
         """What happens with a call whose arguments fit the schema of `tool`."""
-        if self.mode == "yolo" or tool.read_only:
+        if self.mode == "yolo":
             return Allow()
-        command = arguments.get("command")
-        why = f"{tool.name} may change something"
-        if tool.name == "bash" and isinstance(command, str):
-            why = self._doubt(command, arguments)
-        if not why:
-            return Allow()
+        facts = self._facts(tool, arguments)
+        if facts.secret and self.mode == "auto" and not self.attended:
+            return Refuse(_AUTO_SECRET.format(path=one_line(facts.secret, 200)))
+        if facts.harmless:
+            return self._question(tool, arguments, facts) if facts.secret else Allow()
         if self.mode == "plan":
-            return Refuse(_PLAN.format(why=why))
-        if self.mode == "auto":
-            return self._judge_unattended(tool, arguments, why)
-        if _key(tool, arguments) in self._always and self._edits_inside(tool, arguments) is not False:
+            return Refuse(_PLAN.format(why=facts.why))
+        if self._allowed(facts):
             return Allow()
-        return _question(tool, arguments)
+        if self.mode == "auto" and not facts.secret:
+            if facts.inside or (self.confined and tool.name == "bash"):
+                return Allow()
+            if not self.attended:
+                return self._refusal(arguments, facts)
+        return self._question(tool, arguments, facts)
 
     def settle(self, tool: Tool, arguments: dict[str, Any], answer: str) -> Verdict:
         """The verdict once somebody answered: yes, always, no, or words for the model, which are a no as well."""
         if answer.strip().lower() in ("y", "yes"):
             return Allow()
         if answer.strip().lower() in ("a", "always"):
-            self._always.add(_key(tool, arguments))
+            facts = self._facts(tool, arguments)
+            if not facts.secret:
+                self._prefixes.update(facts.prefixes or ())
+                self._edits = self._edits or bool(facts.inside)
             return Allow()
         said = _LEADING_NO.sub("", answer.strip())
         if said:
             return Refuse(f"Not run: the user said no, and: {said.rstrip('.')}.")
         return Refuse("Not run: the user said no. Do not try it again in another form.")
 
-    def _doubt(self, command: str, arguments: dict[str, Any]) -> str:
-        if arguments.get("background"):
-            return "it would go on in the background"
-        workspace = self._workspace
-        path = workspace.env.get("PATH") or ""
-        return why_not_read_only(command, workspace.cwd, project=workspace.root, path=path)
+    def _facts(self, tool: Tool, arguments: dict[str, Any]) -> _Facts:
+        command = arguments.get("command")
+        if tool.name == "bash" and isinstance(command, str):
+            return self._facts_of_command(command, background=bool(arguments.get("background")))
+        if not all(_is_possible(arguments.get(name, "")) for name in ("file_path", "path", "pattern", "include")):
+            return _Facts(harmless=True)  # the tool says what is wrong with it
+        secret = self._secret(tool, arguments)
+        if tool.read_only:
+            return _Facts(harmless=True, secret=secret)
+        why = f"{tool.name} may change something"
+        return _Facts(why=why, secret=secret, inside=self._edits_inside(arguments))
 
-    def _edits_inside(self, tool: Tool, arguments: dict[str, Any]) -> bool | None:
+    def _facts_of_command(self, command: str, *, background: bool) -> _Facts:
+        workspace = self._workspace
+        merged = {**os.environ, **workspace.env}
+        env = {name: value for name, value in merged.items() if value is not None}
+        place = Place(workspace.cwd, workspace.root, env, self._secrets)
+        try:
+            parts = judge(command, place)
+        except Unclear as unclear:
+            return _Facts(why=str(unclear))
+        secret = next((part.secret for part in parts if part.secret), "")
+        if background:
+            return _Facts(why="it would go on in the background", secret=secret)
+        doubted = [part for part in parts if part.doubt and not part.secret]
+        why = doubted[0].doubt if doubted else ""
+        return _Facts(harmless=not doubted, why=why, secret=secret, prefixes=_prefixes(doubted, parts, place))
+
+    def _secret(self, tool: Tool, arguments: dict[str, Any]) -> str:
+        """What a call that shows the content or the names of files would show of secret ones, "" if nothing."""
+        if not (tool.read_only or tool.name == "edit_file"):  # which shows what stands around a change
+            return ""
+        place = next((value for name in ("file_path", "path") if isinstance(value := arguments.get(name), str)), "")
+        names = [
+            arguments[name]
+            for name, of in (("pattern", "glob"), ("include", "grep"))
+            if tool.name == of and name in arguments
+        ]
+        for name in names or [""]:
+            path = self._workspace.resolve(os.path.join(place, os.path.expanduser(name)) or ".")
+            if self._secrets.named(str(path)):
+                return self._workspace.show(path)
+        return ""
+
+    def _edits_inside(self, arguments: dict[str, Any]) -> bool | None:
         """Whether this is an edit inside the project (not in .git, where an edit can run code); None: no edit."""
         path = arguments.get("file_path")
-        if tool.name == "bash" or not isinstance(path, str):
+        if not isinstance(path, str):
             return None
-        target = self._workspace.resolve(path)
-        names = [name.casefold() for name in target.resolve().parts]  # macOS and Windows take .GIT for .git
+        target = Path(os.path.realpath(self._workspace.resolve(path)))
+        names = [name.casefold() for name in target.parts]  # macOS and Windows take .GIT for .git
         return self._workspace.contains(target) and ".git" not in names
 
-    def _judge_unattended(self, tool: Tool, arguments: dict[str, Any], why: str) -> Verdict:
-        inside = self._edits_inside(tool, arguments)
-        if inside:
-            return Allow()
-        if inside is None:
-            return Refuse(_AUTO_COMMAND.format(why=why))
+    def _allowed(self, facts: _Facts) -> bool:
+        """Whether an earlier "always" covers the call."""
+        if facts.secret:
+            return False
+        if facts.inside:
+            return self._edits
+        return bool(facts.prefixes) and self._prefixes.issuperset(facts.prefixes or ())
+
+    def _refusal(self, arguments: dict[str, Any], facts: _Facts) -> Refuse:
+        if facts.inside is None:
+            return Refuse(_AUTO_COMMAND.format(why=facts.why))
         return Refuse(_AUTO_OUTSIDE.format(path=arguments.get("file_path"), root=self._workspace.root))
 
+    def _question(self, tool: Tool, arguments: dict[str, Any], facts: _Facts) -> Ask:
+        detail = _detail(tool, arguments)
+        always = ""
+        if tool.name == "bash":
+            text = "Run this command?"
+            always = f"{spoken(facts.prefixes)} in this project" if facts.prefixes else ""
+        else:
+            text = f"{tool.name} {one_line(str(arguments.get('file_path', arguments.get('path', ''))))}?"
+            always = "every edit inside the project" if facts.inside else ""
+            try:
+                detail = tool.preview(self._workspace, arguments) or detail
+            except ToolError as error:  # it may still succeed, once the calls before it have run
+                detail = f"{error}\n{detail}"
+        if facts.secret:
+            return Ask(f"{text} It would show the model {facts.secret}, which may hold secrets.", detail)
+        if facts.inside is False:
+            return Ask(f"{text} It is outside the project or part of .git.", detail)
+        return (
+            Ask(f"{text} (always: {always}, until the session ends)", detail, ALWAYS) if always else Ask(text, detail)
+        )
 
-def _key(tool: Tool, arguments: dict[str, Any]) -> str:
-    """What "always" stands for: this very command, or this tool inside the project."""
-    return f"{tool.name} {arguments['command']}" if "command" in arguments else tool.name
+
+def _is_possible(path: object) -> bool:
+    """Whether the system can know a file by this name: no NUL and no lone surrogate."""
+    try:
+        return b"\0" not in os.fsencode(str(path))
+    except UnicodeEncodeError:
+        return False
 
 
-def _question(tool: Tool, arguments: dict[str, Any]) -> Ask:
-    command = arguments.get("command")
-    if isinstance(command, str):
-        return Ask("Run this command?", command)
-    detail = "\n".join(f"{name}: {value}" for name, value in arguments.items())
-    return Ask(f"{tool.name} {one_line(str(arguments.get('file_path', '')))}?", detail)
+def _secret_files(workspace: Workspace) -> SecretFiles:
+    """CoreCoder's own files count as secret, but for what the model is told to read: logs and AGENTS.md."""
+    try:
+        home = corecoder_home()
+    except ConfigError:
+        return SecretFiles()
+    return SecretFiles(str(home), (str(project_directory(home, workspace.root)), str(home / AGENTS)))
+
+
+def _prefixes(doubted: Sequence[Part], parts: Sequence[Part], place: Place) -> tuple[Prefix, ...] | None:
+    """What "always" would allow so that all of `doubted` may run, None if one of them gets no prefix."""
+    moved = any(part.words[0] == "cd" for part in parts)
+    found: list[Prefix] = []
+    for part in doubted:
+        one = prefix(part.words, place.directory, place.env.get("PATH") or os.defpath)
+        if one is None or (moved and "/" in part.words[0]):
+            return None
+        found.append(one)
+    return tuple(dict.fromkeys(found))
+
+
+def _detail(tool: Tool, arguments: dict[str, Any]) -> str:
+    """The whole command, or all arguments."""
+    if tool.name == "bash":
+        return str(arguments.get("command"))
+    return "\n".join(f"{name}: {value}" for name, value in arguments.items())

@@ -125,6 +125,13 @@ class Tool:
     def execute(self, *_: Any, **arguments: Any) -> str | ToolResult:
         raise NotImplementedError
 
+    def preview(self, _workspace: Workspace, _arguments: dict[str, Any]) -> str:
+        """What a call would change, as a unified diff for the person who is asked; "" where there is none to show.
+
+        Raises ToolError if the call would fail as things are now.
+        """
+        return ""
+
     def schema(self) -> dict[str, Any]:
         """The tool as the chat-completions API wants it."""
         function = {"name": self.name, "description": self.description, "parameters": self.parameters}

@@ -32,6 +32,7 @@ from corecoder.messages import Reply, unpaired
 from corecoder.permissions import Permissions
 from corecoder.scripted import ScriptedLLM, call
 from corecoder.tool import Tool, ToolContext, ToolResult, Workspace
+from corecoder.tools.write_file import WriteFileTool
 
 
 class Echo(Tool):
@@ -368,6 +369,18 @@ def test_an_answer_decides_whether_the_call_runs(answer: str, made: bool, projec
             agent.answer(event.question_id, answer)
     check(agent)
     assert (project / "made").exists() == made
+
+
+def test_where_somebody_answers_auto_asks_with_the_whole_diff(project: Path) -> None:
+    write = call("write_file", file_path="../made", content="x\n")
+    agent = agent_with([[write], "done"], WriteFileTool(), mode="auto", interactive=True)
+    details = []
+    for event in agent.run("go"):
+        if isinstance(event, Question):
+            details.append(event.detail)
+            agent.answer(event.question_id, "no")
+    assert [detail.splitlines()[-1] for detail in details] == ["+x"]
+    assert not (project.parent / "made").exists()
 
 
 def test_a_cancel_while_a_question_waits_ends_the_turn() -> None:

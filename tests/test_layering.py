@@ -16,7 +16,8 @@ LAYERS: dict[int, str] = {
     5: "__main__ cli repl render commands print_mode demo terminal firstrun",
     4: "app",
     3: "agent dispatch driver",
-    2: "context ledger outcome memory meter tiers intake summary tools permissions readonly prompt",
+    2: "context ledger outcome memory meter tiers intake summary tools prompt "
+    "permissions prefixes judgement readonly shellparse secretfiles",
     1: "llm stream reader retries providers refusals dialects shapes wire models scripted errorbody sse toolcalls "
     "session sessiondir journal tool config "
     "sources forms shell child processes capture sandbox landlock",
@@ -28,7 +29,7 @@ LAYER["__init__"] = 6  # the public names, each loaded when it is asked for
 FRONT_END = 5
 ONLY_FRONT_ENDS = {"rich", "prompt_toolkit", "argparse", "readline", "curses"}
 WORTH_A_LATE_IMPORT = {"openai", "httpx2", "rich", "prompt_toolkit", "tiktoken", "genai_prices", "mcp", "dotenv"}
-WORTH_A_LATE_IMPORT |= {"ctypes", "tomllib", "tomli", "difflib"}
+WORTH_A_LATE_IMPORT |= {"ctypes", "tomllib", "tomli", "difflib", "tree_sitter", "tree_sitter_bash"}
 DOORS = {"cli", "__init__"}  # what starts here must not load the rest: any import may be late
 NOT_EVERYWHERE = {"fcntl", "termios", "tty", "pty", "pwd", "grp", "resource", "msvcrt", "winreg", "_winapi"}
 STARTS_THREADS = {"Thread", "Timer", "ThreadPoolExecutor", "ProcessPoolExecutor", "start_new_thread"}

@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 
 from corecoder.permissions import Allow, Ask, Permissions, Refuse, Verdict
+from corecoder.sessiondir import project_directory
 from corecoder.tool import Workspace
 from corecoder.tools.bash import BashTool
 from corecoder.tools.edit_file import EditFileTool
+from corecoder.tools.glob_tool import GlobTool
+from corecoder.tools.grep import GrepTool
 from corecoder.tools.read_file import ReadFileTool
 from corecoder.tools.write_file import WriteFileTool
 
@@ -49,6 +52,138 @@ def test_auto_refuses_an_edit_whose_real_place_is_outside_the_project_or_in_git(
     assert isinstance(judge("auto", WriteFileTool(), file_path=path, content=""), Refuse)
 
 
+SECRETS = [
+    ".env",
+    ".env.local",
+    "sub/.ENV",
+    "link.txt",
+    "far/id_rsa",
+    "server.pem",
+    "~/.ssh/config",
+    "~/.aws/credentials",
+    "~/.netrc",
+    "~/.corecoder/config.toml",
+    "~/.corecoder/sessions/other-0123456789/x.jsonl",
+    "/proc/self/environ",
+]
+
+
+@pytest.fixture
+def keys(project: Path) -> Path:
+    (project / ".env").write_text("KEY=1\n")
+    (project / "link.txt").symlink_to(".env")
+    (project / "far").symlink_to(project.parent / "home" / ".ssh")
+    return project
+
+
+@pytest.mark.parametrize("mode", ["ask", "plan"])
+@pytest.mark.parametrize("path", SECRETS)
+def test_a_read_of_a_secret_is_asked_for_once(path: str, mode: str, keys: Path) -> None:
+    for tool, arguments in (
+        (ReadFileTool(), {"file_path": path}),
+        (GrepTool(), {"pattern": "x", "path": path}),
+        (GlobTool(), {"pattern": path}),
+        (BashTool(), {"command": f"cat {path}"}),
+    ):
+        verdict = judge(mode, tool, **arguments)
+        assert isinstance(verdict, Ask), tool.name
+        assert "may hold secrets" in verdict.text
+        assert verdict.choices == ("no", "yes")
+        assert judge("yolo", tool, **arguments) == Allow()
+
+
+@pytest.mark.parametrize("path", SECRETS)
+def test_with_nobody_there_a_read_of_a_secret_is_refused_with_what_may_be_read(path: str, keys: Path) -> None:
+    for tool, arguments in ((ReadFileTool(), {"file_path": path}), (BashTool(), {"command": f"cat {path} | head"})):
+        verdict = judge("auto", tool, **arguments)
+        assert isinstance(verdict, Refuse)
+        assert "may hold secrets" in verdict.words
+        assert ".env.example" in verdict.words
+
+
+@pytest.mark.parametrize(
+    "path", [".env.example", "environment.py", "keys.py", "~/notes.txt", "/etc/hosts", "id_map.py"]
+)
+def test_a_read_of_anything_else_is_free(path: str) -> None:
+    assert judge("auto", ReadFileTool(), file_path=path) == Allow()
+    assert judge("auto", BashTool(), command=f"cat {path}") == Allow()
+
+
+def test_what_the_model_is_told_to_read_of_its_own_logs_is_free(project: Path, home: Path) -> None:
+    own = project_directory(home, project)
+    for path in (own / "20250101-000000-abcdef.jsonl", own / "20250101-000000-abcdef" / "1.txt", home / "AGENTS.md"):
+        assert judge("auto", ReadFileTool(), file_path=str(path)) == Allow()
+
+
+def test_an_edit_that_would_show_a_secret_is_a_read_of_it(keys: Path) -> None:
+    arguments = {"file_path": ".env", "old_string": "KEY", "new_string": "X"}
+    assert isinstance(judge("auto", EditFileTool(), **arguments), Refuse)
+    assert judge("auto", WriteFileTool(), file_path=".env", content="") == Allow()
+
+
+def test_a_command_that_also_changes_something_is_not_asked_for_as_a_read(keys: Path) -> None:
+    for command in ("rm x; cat .env", "cat .env > x", "pytest; cat .env", "make $(cat .env)"):
+        assert isinstance(judge("plan", BashTool(), command=command), Refuse), command
+        assert isinstance(judge("auto", BashTool(), command=command), Refuse), command
+        verdict = judge("ask", BashTool(), command=command)
+        assert isinstance(verdict, Ask)
+        assert verdict.choices == ("no", "yes")
+        assert verdict.text.startswith("Run this command?")
+    assert isinstance(judge("plan", BashTool(), command="cat .env", background=True), Refuse)
+    arguments = {"file_path": ".env", "old_string": "KEY", "new_string": "X"}
+    assert isinstance(judge("plan", EditFileTool(), **arguments), Refuse)
+    verdict = judge("ask", EditFileTool(), **arguments)
+    assert isinstance(verdict, Ask)
+    assert verdict.detail == "--- a/.env\n+++ b/.env\n@@ -1 +1 @@\n-KEY=1\n+X=1"
+    assert "show the model .env" in verdict.text
+
+
+def test_a_search_for_files_that_hold_secrets_is_asked_for(keys: Path) -> None:
+    assert isinstance(judge("ask", GlobTool(), pattern="**/*.pem"), Ask)
+    assert isinstance(judge("ask", GrepTool(), pattern="x", include="*.key"), Ask)
+    assert judge("ask", GrepTool(), pattern="x", include="*.py", path="src") == Allow()
+    assert judge("ask", GlobTool(), pattern="src/**/*.py") == Allow()
+
+
+def test_in_a_sandbox_auto_runs_commands_and_still_refuses_what_is_outside_or_secret(keys: Path) -> None:
+    permissions = Permissions("auto", Workspace.at(Path.cwd()), confined=True)
+    assert permissions.judge(BashTool(), {"command": "make test"}) == Allow()
+    assert "confined" in permissions.announcement()
+    for tool, arguments in (
+        (WriteFileTool(), {"file_path": "../out", "content": ""}),
+        (WriteFileTool(), {"file_path": ".git/config", "content": ""}),
+        (ReadFileTool(), {"file_path": ".env"}),
+        (BashTool(), {"command": "cat .env"}),
+    ):
+        assert isinstance(permissions.judge(tool, arguments), Refuse)
+    assert isinstance(
+        Permissions("ask", Workspace.at(Path.cwd()), confined=True).judge(BashTool(), {"command": "make"}), Ask
+    )
+
+
+def test_where_somebody_is_there_auto_asks_for_what_it_would_refuse(keys: Path) -> None:
+    permissions = Permissions("auto", Workspace.at(Path.cwd()))
+    permissions.attended = True
+    assert "is asked for" in permissions.announcement()
+    for tool, arguments in (
+        (BashTool(), {"command": "make"}),
+        (WriteFileTool(), {"file_path": "../out", "content": ""}),
+        (ReadFileTool(), {"file_path": ".env"}),
+    ):
+        assert isinstance(permissions.judge(tool, arguments), Ask)
+
+
+@pytest.mark.parametrize("path", ["a\0b", "\ud800", "loop/x", "", "x" * 5_000])
+def test_a_path_that_no_file_can_have_ends_nothing(path: str, project: Path) -> None:
+    (project / "loop").symlink_to("loop")
+    for mode in ("ask", "auto", "plan"):
+        judge(mode, WriteFileTool(), file_path=path, content="")
+        judge(mode, ReadFileTool(), file_path=path)
+        judge(mode, GrepTool(), pattern=path, path=path)
+        judge(mode, GlobTool(), pattern=path, path=path)
+        judge(mode, BashTool(), command=f"cat '{path}'")
+
+
 def test_a_background_command_is_never_read_only() -> None:
     assert isinstance(judge("auto", BashTool(), command="ls", background=True), Refuse)
 
@@ -61,20 +196,205 @@ def test_ask_shows_the_whole_command() -> None:
     assert verdict.choices[0] == "no"
 
 
-def test_always_means_this_very_command_for_the_session() -> None:
-    permissions = Permissions("ask", Workspace.at(Path.cwd()))
-    tool, command = BashTool(), {"command": "make test"}
-    assert permissions.settle(tool, command, "always") == Allow()
-    assert permissions.judge(tool, command) == Allow()
-    assert isinstance(permissions.judge(tool, {"command": "make install"}), Ask)
+ALWAYS = {
+    "git commit -m 'a b'": "`git commit …`",
+    "pytest": "`pytest …`",
+    "pytest -q tests/test_x.py | tail -5": "`pytest …`",
+    "cd src && timeout 60 mypy . 2>&1 | head": "`mypy …`",
+    "npm test": "`npm test …`",
+    "npm run build": "`npm run build …`",
+    "make test": "`make test …`",
+    "cargo test --all": "`cargo test …`",
+    "ruff check . && ruff format . && mypy": "`ruff check …`, `ruff format …` and `mypy …`",
+    'git add -A && git commit -m "$(cat message.txt)"': "`git add …` and `git commit …`",
+    "for f in a b; do eslint $f; done": "`eslint …`",
+}
 
 
-def test_always_for_edits_ends_at_the_edge_of_the_project() -> None:
+@pytest.mark.parametrize(("command", "stands_for"), ALWAYS.items())
+def test_the_question_says_what_always_stands_for(command: str, stands_for: str) -> None:
+    verdict = judge("ask", BashTool(), command=command)
+    assert isinstance(verdict, Ask)
+    assert verdict.text == f"Run this command? (always: {stands_for} in this project, until the session ends)"
+    assert verdict.detail == command
+    assert verdict.choices == ("no", "yes", "always")
+
+
+NEVER_ALWAYS = r"""
+bash x.sh
+sh -c 'pytest'
+/bin/sh x
+./shell x
+python -m pytest
+python3.11 x.py
+/usr/bin/python3 x.py
+perl x
+node x.js
+awk 'BEGIN{system("x")}'
+sed -i s/a/b/ x
+env pytest
+sudo pytest
+xargs pytest
+nohup pytest
+nice pytest
+ssh host pytest
+find . -exec pytest {} +
+find . -delete
+rm -rf build
+curl https://example.com
+cp a b
+tar xf a.tar
+docker run x
+npx x
+uv run x
+go run .
+npm exec x
+poetry run x
+git -c alias.x=!sh x
+git -C .. commit
+git push
+git fetch ext::x
+git rebase -x x main
+git config core.pager x
+git submodule foreach x
+git log --output=x
+make
+make -f x test
+make $target
+npm
+npm --prefix x test
+pytest > out.txt
+pytest & rm x
+pytest && rm x
+pytest | sh
+pytest `x`
+pytest $(sh x)
+pytest <<EOF
+FOO=1 pytest
+PATH=. pytest
+$x test
+py"$x"
+export A=1
+eval pytest
+. ./x
+source x
+alias a=b
+pytest && cat .env
+pytest < .env
+cd src && ./run
+sort -o x x
+tree -o x
+date -s 0
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("command", NEVER_ALWAYS)
+def test_always_is_not_offered_where_it_would_stand_for_anything(command: str, project: Path) -> None:
+    (project / "shell").symlink_to("/bin/sh")
+    verdict = judge("ask", BashTool(), command=command)
+    assert isinstance(verdict, Ask)
+    assert verdict.choices == ("no", "yes")
+    assert "always" not in verdict.text
+
+
+def test_always_covers_its_prefix_with_whatever_only_reads_and_nothing_else(project: Path) -> None:
     permissions = Permissions("ask", Workspace.at(Path.cwd()))
-    tool = WriteFileTool()
-    assert permissions.settle(tool, {"file_path": "a", "content": ""}, "a") == Allow()
-    assert permissions.judge(tool, {"file_path": "b", "content": ""}) == Allow()
-    assert isinstance(permissions.judge(tool, {"file_path": "../b", "content": ""}), Ask)
+    tool = BashTool()
+    assert permissions.settle(tool, {"command": "pytest -q && git commit -m x"}, "always") == Allow()
+    for command in (
+        "pytest tests",
+        "cd tests && pytest -x 2>&1 | tail -3",
+        "git commit --amend",
+        "ls; git commit -m y; pytest",
+        "echo $(pytest)",
+        "! pytest",
+    ):
+        assert permissions.judge(tool, {"command": command}) == Allow(), command
+    for command in (
+        *NEVER_ALWAYS,
+        "pytests",
+        "./pytest",
+        "/tmp/pytest",
+        "git  push",
+        "git add .",
+        "pytest; make test",
+        "pytest\nmake",
+        "pytest\nrm x",
+        "pytest # x\nrm x",
+        "pytest <(rm x)",
+        "(pytest) > x",
+        "pytest() { rm x; }; pytest",
+    ):
+        assert isinstance(permissions.judge(tool, {"command": command}), Ask), command
+    assert isinstance(permissions.judge(tool, {"command": "pytest", "background": True}), Ask)
+    permissions.mode = "plan"
+    assert isinstance(permissions.judge(tool, {"command": "pytest"}), Refuse)
+
+
+def test_a_program_named_by_its_path_is_that_one_program(project: Path) -> None:
+    workspace = Workspace.at(Path.cwd())
+    permissions, tool = Permissions("ask", workspace), BashTool()
+    assert permissions.settle(tool, {"command": "./run --fast"}, "always") == Allow()
+    assert permissions.judge(tool, {"command": "./run"}) == Allow()
+    (project / "sub").mkdir()
+    workspace.cwd = project / "sub"
+    assert permissions.judge(tool, {"command": "../run"}) == Allow()
+    assert isinstance(permissions.judge(tool, {"command": "./run"}), Ask)
+
+
+def test_always_for_an_edit_means_every_edit_inside_the_project(keys: Path) -> None:
+    permissions = Permissions("ask", Workspace.at(Path.cwd()))
+    tool, arguments = WriteFileTool(), {"file_path": "a", "content": ""}
+    verdict = permissions.judge(tool, arguments)
+    assert isinstance(verdict, Ask)
+    assert "always: every edit inside the project" in verdict.text
+    assert verdict.choices == ("no", "yes", "always")
+    assert permissions.settle(tool, arguments, "a") == Allow()
+    assert permissions.judge(EditFileTool(), {"file_path": "b", "old_string": "x", "new_string": "y"}) == Allow()
+    for path in ("../b", ".git/config", "far/x"):
+        verdict = permissions.judge(tool, {"file_path": path, "content": ""})
+        assert isinstance(verdict, Ask)
+        assert verdict.choices == ("no", "yes")
+        assert "outside the project or part of .git" in verdict.text
+    secret = {"file_path": ".env", "old_string": "KEY", "new_string": "X"}
+    assert isinstance(permissions.judge(EditFileTool(), secret), Ask)
+    assert isinstance(permissions.judge(BashTool(), {"command": "touch a"}), Ask)
+
+
+def test_always_where_it_was_not_offered_allows_nothing_more(keys: Path) -> None:
+    permissions = Permissions("ask", Workspace.at(Path.cwd()))
+    for tool, arguments in (
+        (BashTool(), {"command": "bash x"}),
+        (WriteFileTool(), {"file_path": "../b", "content": ""}),
+        (ReadFileTool(), {"file_path": ".env"}),
+    ):
+        assert permissions.settle(tool, arguments, "always") == Allow()
+        assert isinstance(permissions.judge(tool, arguments), Ask)
+    assert isinstance(permissions.judge(WriteFileTool(), {"file_path": "b", "content": ""}), Ask)
+
+
+def test_the_question_for_an_edit_is_the_whole_diff(project: Path) -> None:
+    lines = [f"line {number}" for number in range(1_000)]
+    (project / "a.txt").write_text("\n".join(lines) + "\n")
+    long = "y" * 2_000
+    verdict = judge("ask", EditFileTool(), file_path="a.txt", old_string="line 500\n", new_string=f"{long}\n")
+    assert isinstance(verdict, Ask)
+    before, after = " line 497\n line 498\n line 499", " line 501\n line 502\n line 503"
+    changed = f"-line 500\n+{long}"
+    assert verdict.detail == f"--- a/a.txt\n+++ b/a.txt\n@@ -498,7 +498,7 @@\n{before}\n{changed}\n{after}"
+    verdict = judge("ask", WriteFileTool(), file_path="new.txt", content="\n".join(lines))
+    assert isinstance(verdict, Ask)
+    assert verdict.detail.startswith("--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1,1000 @@\n+line 0\n")
+    assert verdict.detail.count("\n+line") == 1_000
+    assert not (project / "new.txt").exists()
+    assert (project / "a.txt").read_text() == "\n".join(lines) + "\n"
+
+
+def test_an_edit_that_does_not_fit_now_is_asked_for_with_what_is_known(project: Path) -> None:
+    verdict = judge("ask", EditFileTool(), file_path="none", old_string="a", new_string="b")
+    assert isinstance(verdict, Ask)
+    assert "does not exist" in verdict.detail
+    assert "new_string: b" in verdict.detail
 
 
 def test_words_after_a_no_reach_the_model() -> None:

@@ -242,7 +242,13 @@ def test_links_out_of_the_repository_and_to_other_files_do_not_count(tmp_path: P
     (project / ".git").mkdir()
     (tmp_path / "secret.md").write_text("a secret")
     (project / ".env").write_text("KEY=a secret")
-    for target in (tmp_path / "secret.md", project / ".env", project, Path("/dev/zero"), project / "AGENTS.md"):
+    (project / "first.md").symlink_to("second.md")
+    (project / "second.md").symlink_to("../secret.md")
+    (project / "out").symlink_to(tmp_path)
+    inside = [
+        project / name for name in (".env", "", "AGENTS.md", "first.md", "out/secret.md", "out/project/out/secret.md")
+    ]
+    for target in (tmp_path / "secret.md", Path("/dev/zero"), *inside):
         (project / "AGENTS.md").symlink_to(target)
         text = prompt_for(project)
         assert "secret" not in text

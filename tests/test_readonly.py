@@ -3,195 +3,68 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from commands_corpus import DANGEROUS, HARMLESS
 
-from corecoder.readonly import why_not_read_only
+from corecoder.judgement import Place, judge
+from corecoder.secretfiles import SecretFiles
+from corecoder.shellparse import Unclear
 
 
-def is_read_only_command(command: str, directory: Path, path: str = "") -> bool:
-    return not why_not_read_only(command, directory, path=path)
+def doubt(command: str, directory: Path, path: str = "/usr/bin:/bin") -> str:
+    """Why `command` does not pass in a project at `directory`, "" if it does."""
+    home = directory.parent / "home"
+    secrets = SecretFiles(str(home / ".corecoder"))
+    try:
+        parts = judge(command, Place(directory, directory, {"HOME": str(home), "PATH": path}, secrets))
+    except Unclear as unclear:
+        return str(unclear)
+    return next((part.doubt for part in parts if part.doubt), "")
 
 
-HARMLESS = """
-git branch
-git branch -a
-git branch -vv
-git branch --list v* -a
-git branch --show-current
-git remote
-git remote -v
-git tag
-git tag -l
-git tag -n3 -l 'v1*' v2
-git --version
-sed -n '1,5p' f
-sed -n 20,40p src/a.py | head -3
-sed -n '/^def /p;$=' *.py_no
-sed 1d f
-sort f | uniq -c | sort -rn
-uniq f
-python3 --version
-ls
-ls -la src
-cat README.md | head -20
-grep -rn "def main" src | wc -l
-rg -n TODO
-find . -name '*.py' -type f
-find src -name "*.py" | sort | uniq_free
-git log --oneline -5
-git diff HEAD~1
-git status --short
-cd src && ls
-wc -l *.py
-cat a.txt; cat b.txt
-grep foo bar.txt 2>/dev/null
-ls missing 2>&1 | head -3
-sort -n -k2 data.txt
-echo 'a; rm -rf x'
-head -c 100 file.bin
-true
-""".strip().splitlines()
-HARMLESS.remove("sed -n '/^def /p;$=' *.py_no")
-HARMLESS.remove('find src -name "*.py" | sort | uniq_free')
-
-DANGEROUS = r"""
-git branch new
-git branch -a new
-git branch --list x -D y
-git branch -D main
-git branch -m new
-git branch --list *
-git branch --list -* x
-git branch --edit-description
-git remote add o url
-git remote -v update
-git remote show origin
-git tag v1
-git tag -l -d v1
-git tag -n3 v1
-git tag -l *
-git --version status -O./x
-sed -n 1p -i f
-sed -ni 1p f
-sed -i.bak 1p f
-sed --in-place 1p f
-sed -n 'w out' f
-sed -n '1p;w out' f
-sed -n 1,5w f
-sed '1e touch made' f
-sed 1e f
-sed '1r /etc/passwd' f
-sed s/a/b/e f
-sed -n '/[/]p;w x;/p' f
-sed -n '/\//w x;/p' f
-sed -n '/x/w made' f
-sed -f script f
-sed -n p *
-sed -n -e 1p -e 'w x' f
-sed -n '1p
-w out' f
-uniq in out
-uniq -c in out
-uniq *
-uniq in*
-uniq -- in out
-uniq -f 1 out
-python3 -c --version
-python3 --version x.py
-python3 x.py --version
-python3 -Vc x
-rm -rf x
-rm -r -f /x
-x=rm; $x -rf /x
-r''m -rf /x
-echo cm0gLXJmIC94|base64 -d|sh
-find /x -delete
-find . -name '*.py' -exec rm {} +
-find *
-find -*
-$'r\155' -rf /x
-{rm,-rf,/x}
-echo hi > file
-echo hi >> file
-cat < /etc/passwd > copy
-ls & rm x
-ls && rm x
-ls || rm x
-ls | xargs rm
-ls; rm x
-echo `rm x`
-echo $(rm x)
-cat <(rm x)
-FOO=1 ls
-LD_PRELOAD=./x.so ls
-./ls
-/tmp/ls
-sort -o out in
-sort -ofile in
-sort --out=file in
-sort -no out in
-sort --compress-program=./x in
-git commit -m x
-git -C /elsewhere status
-git -c core.pager=./x log
-git log --output=file
-git diff --outp=file
-git diff --ext-diff
-git grep -O./x foo
-cd /elsewhere && git status
-git checkout .
-python -m unittest
-make
-sed -i s/a/b/ f
-awk 'BEGIN{system("rm x")}'
-env rm x
-sudo ls
-eval ls
-source x
-. ./x
-tree -o out
-rg --pre ./x foo
-rg --pre=./x foo
-file -C -m x
-"ls" > x
-echo "$(rm x)"
-echo "`rm x`"
-ls #
-tee out
-dd if=a of=b
-test -v 'a[$(touch made)]'
-test -e x
-rg -z foo
-""".strip().splitlines()
+def is_read_only_command(command: str, directory: Path, path: str = "/usr/bin:/bin") -> bool:
+    return not doubt(command, directory, path)
 
 
 @pytest.fixture
 def repository(project: Path) -> Path:
     (project / ".git").mkdir()
     (project / ".git" / "config").write_text("[core]\n\tbare = false\n")
+    for name in (
+        "src/main.py",
+        "src/a.py",
+        "src/b.py",
+        "tests/test_main.py",
+        "README.md",
+        "server.pem",
+        ".env.example",
+    ):
+        (project / name).parent.mkdir(exist_ok=True)
+        (project / name).write_text("x\n")
+    (project / ".env").write_text("KEY=secret\n")
+    (project / "link.txt").symlink_to(".env")
+    (project / "linked").symlink_to(project.parent / "home" / ".ssh")
     return project
 
 
-@pytest.mark.parametrize("command", HARMLESS)
-def test_a_command_that_only_reads_passes(command: str, repository: Path) -> None:
-    assert is_read_only_command(command, repository, path="/usr/bin:/bin")
+def test_nine_of_ten_harmless_commands_pass(repository: Path) -> None:
+    assert len(set(HARMLESS)) == len(HARMLESS) >= 150
+    stopped = {command: why for command in HARMLESS if (why := doubt(command, repository))}
+    share = 1 - len(stopped) / len(HARMLESS)
+    assert share >= 0.9, f"{share:.1%} of {len(HARMLESS)} pass; not these: {stopped}"
 
 
 @pytest.mark.parametrize("command", DANGEROUS)
-def test_a_command_that_may_write_or_run_something_does_not_pass(command: str, repository: Path) -> None:
+def test_a_command_that_may_do_harm_does_not_pass(command: str, repository: Path) -> None:
     assert not is_read_only_command(command, repository)
 
 
-def test_a_second_line_does_not_pass(repository: Path) -> None:
-    assert not is_read_only_command("ls\nrm x", repository)
-    assert not is_read_only_command("ls \r rm x", repository)
-
-
-def test_an_empty_command_does_not_pass(repository: Path) -> None:
-    assert not is_read_only_command("", repository)
-    assert not is_read_only_command(" | ", repository)
+def test_the_corpus_of_dangerous_commands_is_large() -> None:
+    assert len(set(DANGEROUS)) == len(DANGEROUS) >= 150
+    assert set(DANGEROUS).isdisjoint(HARMLESS)
 
 
 @pytest.mark.parametrize(
@@ -248,16 +121,20 @@ def test_an_interpreter_that_is_chosen_by_files_of_the_project_does_not_pass(rep
     ("command", "why"),
     [
         ("ls && make test", "`make` is not known to be harmless"),
-        ("echo hi > f", "`> f` is more than plain words"),
+        ("echo hi > f", "`> f` may write"),
         ("sort -o f f", "`sort` with `-o` may write or run something"),
         ("git push", "`git push` is not known to be harmless"),
         ("git branch x", "only in forms like `git branch -a`"),
         ("ls |", "incomplete"),
-        ("cd x && git log", "another repository"),
+        ("cat $(ls)", "what `cat` is given"),
+        ("cat <<EOF\n$(ls)\nEOF", "here-document"),
+        ("npm run dev &", "in the background"),
+        ("x=1 make", "sets a variable"),
+        ("cat .env", "`cat` would read .env"),
     ],
 )
 def test_what_does_not_pass_is_named(command: str, why: str, repository: Path) -> None:
-    assert why in why_not_read_only(command, repository)
+    assert why in doubt(command, repository)
 
 
 def test_a_program_that_stands_in_the_project_does_not_pass(repository: Path) -> None:
@@ -270,5 +147,46 @@ def test_a_program_that_stands_in_the_project_does_not_pass(repository: Path) ->
     assert is_read_only_command("ls", repository, path=f"/usr/bin:/bin:{program.parent}")
 
 
-def test_git_does_not_pass_outside_the_top_of_a_repository(project: Path) -> None:
-    assert not is_read_only_command("git status", project)
+def test_git_passes_below_the_top_of_a_plain_repository(repository: Path) -> None:
+    assert is_read_only_command("cd src && git log", repository)
+    assert is_read_only_command("git status", repository / "src")
+
+
+def test_git_does_not_pass_where_it_would_find_another_repository(project: Path, repository: Path) -> None:
+    (repository / "src" / "HEAD").write_text("ref: refs/heads/main\n")  # a bare repository, or what looks like one
+    assert not is_read_only_command("cd src && git log", repository)
+    (repository / ".git" / "config").unlink()
+    assert not is_read_only_command("git status", repository)
+
+
+def test_nothing_passes_where_a_program_is_looked_for_in_the_current_directory(repository: Path) -> None:
+    assert not is_read_only_command("ls", repository, path=".:/usr/bin")
+
+
+@pytest.mark.parametrize("name", ["tree_sitter", "tree_sitter_bash"])
+def test_nothing_is_certain_without_tree_sitter(name: str, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)  # importing it raises ImportError
+    assert "tree-sitter does not load" in doubt("ls", repository)
+
+
+def test_a_recursive_search_passes_where_no_secret_lies(repository: Path) -> None:
+    assert not is_read_only_command("grep -rn x .", repository)
+    assert is_read_only_command("grep -rn x src", repository)
+    assert is_read_only_command("grep -rn x --include='*.py' .", repository)
+    for name in (".env", "link.txt", "linked"):
+        (repository / name).unlink()
+    assert is_read_only_command("grep -rn x .", repository)
+    assert is_read_only_command("rg --hidden x", repository)
+
+
+def test_a_search_of_too_many_files_is_not_certain(repository: Path) -> None:
+    (repository / "many").mkdir()
+    for number in range(5_001):
+        (repository / "many" / str(number)).touch()
+    assert "too many files" in doubt("grep -r x many", repository)
+    assert is_read_only_command("rg x many", repository)
+
+
+def test_judging_a_command_loads_tree_sitter_and_starting_does_not() -> None:
+    program = "import sys, corecoder.permissions; print([name for name in sys.modules if 'tree_sitter' in name])"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "[]\n"

@@ -54,8 +54,8 @@ def spliced(text: str, spans: Sequence[Span]) -> str:
     return "".join([*out, text[at:]])
 
 
-def unified(name: str, text: str, spans: Sequence[Span], *, created: bool = False) -> Diff:
-    """The diff that `spans` (in order, not overlapping) make of `text`."""
+def unified(name: str, text: str, spans: Sequence[Span], *, created: bool = False, whole: bool = False) -> Diff:
+    """The diff that `spans` (in order, not overlapping) make of `text`; nothing is cut if it must be `whole`."""
     new_text = spliced(text, spans)
     old, new = split(text), split(new_text)
     changes = [
@@ -66,8 +66,9 @@ def unified(name: str, text: str, spans: Sequence[Span], *, created: bool = Fals
     added = sum(j2 - j1 for _, _, j1, j2 in changes)
     removed = sum(i2 - i1 for i1, i2, _, _ in changes)
     out = [f"--- {'/dev/null' if created else f'a/{name}'}", f"+++ b/{name}"] if changes else []
-    out += islice((line for hunk in _hunks(changes) for line in _written(old, new, hunk)), MOST_LINES)
-    if len(out) > MOST_LINES:
+    written = (line for hunk in _hunks(changes) for line in _written(old, new, hunk, None if whole else _LINE))
+    out += written if whole else islice(written, MOST_LINES)
+    if len(out) > MOST_LINES and not whole:
         out[MOST_LINES:] = [f"… more of the diff left out: {added:,} lines added, {removed:,} removed in all"]
     return Diff("\n".join(out), added, removed, tuple((j1 + 1, j2 - j1) for _, _, j1, j2 in changes))
 
@@ -120,17 +121,17 @@ def _hunks(changes: Sequence[Change]) -> list[list[Change]]:
     return hunks
 
 
-def _written(old: Sequence[str], new: Sequence[str], hunk: Sequence[Change]) -> Iterator[str]:
+def _written(old: Sequence[str], new: Sequence[str], hunk: Sequence[Change], width: int | None) -> Iterator[str]:
     before = min(CONTEXT, hunk[0][0])
     after = min(CONTEXT, len(old) - hunk[-1][1])
     at, stop = hunk[0][0] - before, hunk[-1][1] + after
     yield f"@@ -{_range(at, stop)} +{_range(hunk[0][2] - before, hunk[-1][3] + after)} @@"
     for i1, i2, j1, j2 in hunk:
-        yield from (_shown(" ", line) for line in old[at:i1])
-        yield from (_shown("-", line) for line in old[i1:i2])
-        yield from (_shown("+", line) for line in new[j1:j2])
+        yield from (_shown(" ", line, width) for line in old[at:i1])
+        yield from (_shown("-", line, width) for line in old[i1:i2])
+        yield from (_shown("+", line, width) for line in new[j1:j2])
         at = i2
-    yield from (_shown(" ", line) for line in old[at:stop])
+    yield from (_shown(" ", line, width) for line in old[at:stop])
 
 
 def _range(start: int, end: int) -> str:
@@ -140,8 +141,8 @@ def _range(start: int, end: int) -> str:
     return str(end) if end - start == 1 else f"{start + 1},{end - start}"
 
 
-def _shown(sign: str, line: str) -> str:
+def _shown(sign: str, line: str, width: int | None) -> str:
     text = line.rstrip("\r\n")
-    if len(text) > _LINE:
-        text = f"{text[:_LINE]}… [{len(text):,} characters]"
+    if width and len(text) > width:
+        text = f"{text[:width]}… [{len(text):,} characters]"
     return sign + text if line.endswith(("\n", "\r")) else f"{sign}{text}\n\\ No newline at end of file"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import ToolError
 from ..text import plural
-from ..tool import Tool, ToolContext, ToolResult
+from ..tool import Tool, ToolContext, ToolResult, Workspace
 from .diff import Diff, spliced, unified
-from .files import decode, load, locate, shown, text_lines
+from .files import Content, Opened, decode, load, locate, shown, text_lines
 from .matching import Match, Source, find
 from .nearest import difference, nearest
 from .saving import written
@@ -42,20 +43,10 @@ class EditFileTool(Tool):
         self, file_path: str, old_string: str, new_string: str, replace_all: bool = False, *, ctx: ToolContext
     ) -> ToolResult:
         workspace = ctx.workspace
-        if not old_string:
-            raise ToolError("old_string is empty. Give the text to replace; write_file creates files.")
         path = locate(workspace, file_path)
-        opened = load(workspace, path)
+        opened, content, match = _planned(workspace, path, old_string, new_string, replace_all)
         name = shown(workspace, path)
-        content = decode(opened.data, name)
-        source = Source(content.text)
-        old, new = old_string.removeprefix("\ufeff"), new_string.removeprefix("\ufeff")
-        match = find(source, old, new, replace_all)
-        if match is None:
-            raise ToolError(_not_found(name, source, source.normal(old), source.normal(new)))
         text = spliced(content.text, match.spans)
-        if text == content.text:
-            raise ToolError(f"The edit would change nothing in {name}. {_why_nothing(old, new)}")
         data = content.encode(text)
         stale = workspace.seen.get(opened.real, opened.stamp) != opened.stamp
         diff = unified(name, content.text, match.spans)
@@ -63,6 +54,31 @@ class EditFileTool(Tool):
         said += ["The file had changed on disk since you last saw it; only this place was touched."] if stale else []
         result = written(ctx, path, data, opened, "edit", said, diff)
         return replace(result, content="\n".join([result.content, *_excerpt(text_lines(text), diff, match)]))
+
+    def preview(self, workspace: Workspace, arguments: dict[str, Any]) -> str:
+        path = locate(workspace, arguments["file_path"])
+        texts = arguments["old_string"], arguments["new_string"]
+        _, content, match = _planned(workspace, path, *texts, arguments.get("replace_all", False))
+        return unified(shown(workspace, path), content.text, match.spans, whole=True).text
+
+
+def _planned(
+    workspace: Workspace, path: Path, old_string: str, new_string: str, replace_all: bool
+) -> tuple[Opened, Content, Match]:
+    """The file as it is, its text, and what of it is to be replaced. Raises ToolError if nothing can be."""
+    if not old_string:
+        raise ToolError("old_string is empty. Give the text to replace; write_file creates files.")
+    opened = load(workspace, path)
+    name = shown(workspace, path)
+    content = decode(opened.data, name)
+    source = Source(content.text)
+    old, new = old_string.removeprefix("\ufeff"), new_string.removeprefix("\ufeff")
+    match = find(source, old, new, replace_all)
+    if match is None:
+        raise ToolError(_not_found(name, source, source.normal(old), source.normal(new)))
+    if spliced(content.text, match.spans) == content.text:
+        raise ToolError(f"The edit would change nothing in {name}. {_why_nothing(old, new)}")
+    return opened, content, match
 
 
 def _summary(name: str, match: Match, diff: Diff, encoding: str) -> str:

@@ -30,18 +30,34 @@ class WriteFileTool(Tool):
         workspace = ctx.workspace
         path = locate(workspace, file_path)
         name = shown(workspace, path)
-        old = _replaceable(workspace, path, name)
-        before = decode(old.data, name) if old else Content("")
-        text = _with_line_ends_of(before.text, content)
+        old, before, text = _planned(workspace, path, content)
         data = before.encode(text)
         if old and data == old.data:
             return ToolResult(f"{name} has this content already; nothing was written.")
-        diff = unified(name, before.text, [Span(0, len(before.text), text)], created=old is None)
+        diff = unified(name, before.text, _all_of(before, text), created=old is None)
         what = f"Replaced {name}" if old else f"Created {name}"
         kept = f", {before.note}" if before.note else ""
         lines = f"{plural(len(split(text)), 'line')}{kept}"
         said = [f"{what} ({lines}; +{diff.added} -{diff.removed})." if old else f"{what} ({lines})."]
         return written(ctx, path, data, old, "write", said, diff)
+
+    def preview(self, workspace: Workspace, arguments: dict[str, Any]) -> str:
+        path = locate(workspace, arguments["file_path"])
+        old, before, text = _planned(workspace, path, arguments["content"])
+        name = shown(workspace, path)
+        return unified(name, before.text, _all_of(before, text), created=old is None, whole=True).text
+
+
+def _planned(workspace: Workspace, path: Path, content: str) -> tuple[Opened | None, Content, str]:
+    """The file that is there, its text, and the text that is to be. Raises ToolError if it must not be replaced."""
+    name = shown(workspace, path)
+    old = _replaceable(workspace, path, name)
+    before = decode(old.data, name) if old else Content("")
+    return old, before, _with_line_ends_of(before.text, content)
+
+
+def _all_of(before: Content, text: str) -> list[Span]:
+    return [Span(0, len(before.text), text)]
 
 
 def _replaceable(workspace: Workspace, path: Path, name: str) -> Opened | None:

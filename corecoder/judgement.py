@@ -1,0 +1,170 @@
+"""Judging a shell command: what each part of it is, whether it is certainly read-only, and which secret it may read.
+
+Parsing (`shellparse`), the tables of harmless commands (`readonly`) and the names of secret files (`secretfiles`) come
+together here. Where a part runs, after a `cd` that may have failed, is taken for every place where it may. The price:
+looking at directories, before a command runs, that may change until it does. A judgement is comfort, no boundary.
+"""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .readonly import INERT, is_of_the_project, is_plain_repository, names_option, subcommand, why_not_harmless
+from .secretfiles import SecretFiles, TooMany
+from .shellparse import ANY, GLOB, Simple, Unclear, simple_commands
+
+_HIDDEN = {
+    **dict.fromkeys(
+        ("grep", "egrep", "fgrep"),
+        frozenset("-r -R -d --recursive --dereference-recursive --directories".split()),
+    ),
+    "diff": frozenset({"-r", "--recursive"}),
+    "rg": frozenset("-. -u -g --hidden --unrestricted --glob --iglob --type-add".split()),
+    "git grep": frozenset({"--no-index", "--untracked"}),
+    "git diff": frozenset({"--no-index"}),
+}
+"""Options with which a search reads hidden files as well, which a `.env` mostly is."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a command would run: the shell's directory, the project, what bash finds in its environment, secrets."""
+
+    directory: Path
+    project: Path
+    env: Mapping[str, str]
+    secrets: SecretFiles
+
+
+@dataclass(frozen=True)
+class Part:
+    """One simple command: its words, why it is not certainly read-only ("" if it is), the secret that it may read."""
+
+    words: tuple[str, ...]
+    doubt: str = ""
+    secret: str = ""
+
+
+def judge(command: str, place: Place) -> list[Part]:
+    """The simple commands of `command`, each judged. Raises Unclear, with the reason, where it is not understood."""
+    known = {name: place.env[name] for name in ("HOME", "USER", "TMPDIR", "PATH") if place.env.get(name)}
+    if "cd" not in command:
+        known["PWD"] = str(place.directory)
+    found = [Simple(_unwrapped(simple.words), simple.reads) for simple in simple_commands(command, known)]
+    directories = _directories(place, found)
+    return [_judged(simple, place, directories) for simple in found]
+
+
+def _judged(simple: Simple, place: Place, directories: Sequence[Path]) -> Part:
+    words = simple.words
+    doubt = why_not_harmless(words)
+    if not doubt and is_of_the_project(words[0], place.project, place.env.get("PATH") or os.defpath):
+        doubt = f"`{words[0]}` may be a program that the project chooses"
+    if not doubt and words[0] == "git" and not all(map(is_plain_repository, directories)):
+        doubt = "settings or hooks here may make git run a program"
+    try:
+        secret = "" if doubt and not simple.reads else _secret(simple, place, directories)
+    except TooMany:
+        return Part(words, f"`{words[0]}` would read too many files to be sure that none holds secrets; name fewer")
+    if secret:
+        doubt = f"`{words[0]}` would read {secret}, which may hold secrets"
+    return Part(words, doubt, secret)
+
+
+def _unwrapped(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The command that `time` or `timeout` runs."""
+    match = re.match(
+        r"(?:time\n(?:-p\n)?|timeout\n(?:-k\n\d+[smh]?\n|-s\n\w+\n)*\d+[smh]?\n)(?=[^-\0\1\n])", "\n".join(words)
+    )
+    return _unwrapped(words[match[0].count("\n") :]) if match else words
+
+
+def _directories(place: Place, found: Sequence[Simple]) -> list[Path]:
+    """Every directory in which a part of the command may run. Raises Unclear if that cannot be known."""
+    directories = [place.directory]
+    for words in (simple.words for simple in found if simple.words[0] == "cd"):
+        target = words[1] if len(words) == 2 else place.env.get("HOME", "") if len(words) == 1 else ""
+        if not target or target[0] == "-" or ANY in target or GLOB in target or place.env.get("CDPATH"):
+            raise Unclear("it is not certain where its cd leads")
+        directories += [Path(os.path.normpath(directory / target)) for directory in directories]
+        if len(directories) > 32:
+            raise Unclear("it changes the directory too often")
+    return list(dict.fromkeys(directories))
+
+
+def _secret(simple: Simple, place: Place, directories: Sequence[Path]) -> str:
+    """A file that probably holds a secret and that `simple`, which only reads, may read; "" if there is none."""
+    name, *arguments = simple.words
+    if name == "git":
+        name, arguments = subcommand(arguments)
+    named = list(simple.reads)
+    if name not in INERT and name != "test":
+        named += itertools.chain.from_iterable(map(_pieces, _without_pattern(name, arguments)))
+    paths = [path for each in named for directory in directories for path in _paths(directory, each)]
+    if secret := next(filter(place.secrets.named, paths), ""):
+        return _shown(secret, place)
+    if name not in _HIDDEN:
+        return ""
+    hidden = any(names_option(argument, _HIDDEN[name]) for argument in arguments)
+    tops = [path for path in paths if os.path.isdir(path)] or list(map(str, directories))
+    if not hidden:  # which the project's own secrets mostly are
+        tops = [top for top in tops if name == "rg" and not _lies_in(top, place.project)]
+    below = (place.secrets.below(top, hidden=hidden, names=_only(arguments)) for top in tops)
+    return next((_shown(secret, place) for secret in below if secret), "")
+
+
+def _lies_in(path: str, directory: Path) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
+
+
+def _shown(path: str, place: Place) -> str:
+    return os.path.relpath(path, place.project) if Path(path).is_relative_to(place.project) else path
+
+
+def _only(arguments: Sequence[str]) -> list[str]:
+    """The names of files that a search is restricted to, as patterns; [] where that is not certain."""
+    text = "".join(f"{argument}\n" for argument in arguments).replace(GLOB, "*")
+    given = re.findall(r"^(?:--include[=\n]|--i?glob[=\n]|-g\n?)([^\n]*)\n", text, re.MULTILINE)
+    globs = [each for each in given if not each.startswith("!")]
+    if not all(re.fullmatch(r"[\w./*-]+", each) for each in globs):
+        return []
+    return [each.rpartition("/")[2] or "*" for each in globs]
+
+
+def _without_pattern(name: str, arguments: Sequence[str]) -> list[str]:
+    """The arguments without the first one that is no option where that is what a search looks for, not where."""
+    if name not in ("grep", "egrep", "fgrep", "rg", "git grep", "sed", "awk", "jq"):
+        return list(arguments)
+    options = [argument for argument in arguments if argument.startswith("-")]
+    if any(names_option(option, frozenset({"-e", "-f", "--regexp", "--file", "--files"})) for option in options):
+        return list(arguments)
+    at = next((at for at, argument in enumerate(arguments) if argument == "--" or argument[:1] != "-"), len(arguments))
+    at += arguments[at : at + 1] == ["--"]
+    return [*arguments[:at], *arguments[at + 1 :]]
+
+
+def _pieces(argument: str) -> Iterator[str]:
+    """What of an argument may be the name of a file: `x`, `--file=x`, `-fx`, `HEAD:x`."""
+    yield argument
+    yield from (argument[match.end() :] for match in re.finditer("[=:]", argument))
+    if argument.startswith("-") and len(argument) > 2:
+        yield argument[2:]
+
+
+def _paths(directory: Path, word: str) -> Iterator[str]:
+    """The paths that `word` stands for in `directory`. Raises TooMany."""
+    whole = os.path.join(directory, word)
+    yield whole.replace(GLOB, "*")
+    if GLOB not in word:
+        return
+    pattern = "*".join(map(glob.escape, whole.split(GLOB)))
+    for count, path in enumerate(glob.iglob(pattern)):
+        if count > 2_000:
+            raise TooMany
+        yield path

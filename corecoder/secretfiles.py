@@ -1,0 +1,87 @@
+"""Which files probably hold secrets: keys, passwords, tokens. A read of one needs somebody's word.
+
+Decided by names, of the path as it is written and of its real location, whether the file exists or not; contents are
+never looked at. The price of names: a certificate that is public asks all the same, and a password in `notes.txt`
+does not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+_NAMES = re.compile(
+    r"\.env(?:\.(?!example$|sample$|template$|dist$|defaults?$).+)?|\.envrc|\.?_?netrc|\.pgpass|\.my\.cnf|\.npmrc|\.pypirc"
+    r"|\.git-credentials|\.htpasswd|\.\w+_history|id_[^.]+",
+    re.IGNORECASE,
+)
+_KEYS = re.compile(r".*\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk)", re.IGNORECASE)
+_PLACES = re.compile(
+    r"/(?:\.ssh|\.aws|\.gnupg|\.kube|\.azure|\.password-store|\.docker/config\.json|\.config/(?:gcloud|gh|op)"
+    r"|\.local/share/keyrings)(?:/|$)|^/etc/(?:g?shadow|sudoers)|^/proc/.*/(?:environ|mem)$",
+    re.IGNORECASE,
+)
+_SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv", "venv"})
+_MOST_ENTRIES = 5_000
+
+
+class TooMany(Exception):
+    """There are too many files to look through."""
+
+
+@dataclass(frozen=True)
+class SecretFiles:
+    """`own` is CoreCoder's home, whose files are secret but for those that are `free` to read."""
+
+    own: str = ""
+    free: tuple[str, ...] = ()
+
+    def named(self, path: str) -> bool:
+        """Whether the absolute `path`, or what it leads to, is a file that probably holds a secret."""
+        real = os.path.realpath(path)
+        return any(self._named(each, real) for each in dict.fromkeys((os.path.normpath(path), real)))
+
+    def below(self, directory: str, *, hidden: bool, names: Iterable[str] = ()) -> str:
+        """A secret file below `directory` that a search comes to, "" if there is none.
+
+        `hidden` says whether it reads hidden files, `names` (patterns of fnmatch) which files alone it reads. Public
+        and private keys are not told apart by their names, so those that lie about in a tree do not count here.
+        Raises TooMany.
+        """
+        wanted = tuple(names)
+        left = _MOST_ENTRIES
+        for top, directories, files in os.walk(directory):
+            directories[:] = [each for each in directories if each not in _SKIPPED and (hidden or each[0] != ".")]
+            left -= len(directories) + len(files)
+            if left < 0:
+                raise TooMany
+            inside = self.named(top)
+            for name in files:
+                path = os.path.join(top, name)
+                if name[0] == "." and not hidden:
+                    continue
+                if wanted and not any(fnmatchcase(name.casefold(), each.casefold()) for each in wanted):
+                    continue
+                # The real location is looked up, which takes time, only where it may say more than the name.
+                suspect = _NAMES.fullmatch(name) or _PLACES.search(path) or os.path.islink(path)
+                if inside or (suspect and self.named(path)):
+                    return path
+        return ""
+
+    def _named(self, path: str, real: str) -> bool:
+        parts = path.replace(os.sep, "/")
+        if _PLACES.search(parts):
+            return True
+        if self.own and _inside(path, self.own) and not any(_inside(path, each) for each in self.free):
+            return True
+        name = os.path.basename(path)
+        return bool(_NAMES.fullmatch(name) or _KEYS.fullmatch(name)) and not os.path.isdir(real)
+
+
+def _inside(path: str, directory: str) -> bool:
+    """Whether `path` is `directory` or lies in it, by either name of the directory."""
+    return any(Path(path).is_relative_to(each) for each in (directory, os.path.realpath(directory)))
