@@ -41,6 +41,7 @@ from .meter import LEAST_USABLE
 from .models import ModelInfo
 from .permissions import Permissions
 from .prompt import system_prompt
+from .sandbox import Sandbox
 from .session import Session
 from .text import plural
 from .tool import Tool, ToolContext, Workspace
@@ -87,7 +88,8 @@ class Agent:
 
     `llm` is an `LLM` or anything that is a `ChatModel`; `tools` default to all of them. Without a `session` the log
     is kept in memory; without `permissions` the agent may edit inside the project and run what cannot change anything.
-    `interactive` says that somebody will call `answer`; otherwise every question is answered "no" at once.
+    `interactive` says that somebody will call `answer`; otherwise every question is answered "no" at once. `sandbox`
+    confines the commands that nobody said yes to.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class Agent:
         max_steps: int = 500,
         interactive: bool = False,
         secrets: frozenset[str] = frozenset(),
+        sandbox: Sandbox | None = None,
     ) -> None:
         self.llm = llm
         self.tools = list(ALL_TOOLS if tools is None else tools)
@@ -111,7 +114,7 @@ class Agent:
         self.permissions = permissions or Permissions("auto", self.workspace)
         self.max_steps = max_steps
         self.interactive = self.permissions.attended = interactive
-        self._secrets = secrets
+        self._secrets, self._sandbox = secrets, sandbox
         self._schemas = [tool.schema() for tool in self.tools]
         self._return_to((self.session.noted("cwd") or {}).get("path"))
         self._system: Message = {"role": "system", "content": self.session.system}
@@ -422,7 +425,7 @@ class Agent:
         except SessionError as error:
             turn.fail(str(error))
 
-    def _tool_context(self, job: Job, output: Callable[[str], None]) -> ToolContext:
+    def _tool_context(self, job: Job, output: Callable[[str], None], confined: bool) -> ToolContext:
         return ToolContext(
             workspace=self.workspace,
             token=job.token,
@@ -432,6 +435,7 @@ class Agent:
             pictures=self.context.pictures,
             spill=self.session.spill,
             secrets=self._secrets,
+            sandbox=self._sandbox if confined else None,
         )
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from .agent import Agent, ChatModel
 from .config import Config
 from .context import ContextManager
+from .errors import ConfigError
 from .llm import LLM, LLMSettings
 from .permissions import Permissions
 from .prompt import system_prompt
+from .sandbox import Sandbox, choose, policy_for
 from .session import Session
 from .tool import Workspace
 from .tools import ALL_TOOLS
@@ -34,6 +36,7 @@ def build_agent(
     workspace = Workspace.at(directory)
     llm = llm or make_llm(config)
     session = open_session(config, workspace, resume)
+    sandbox, boundary = make_sandbox(config, workspace)
     context = ContextManager(
         llm.info.window,
         system={"role": "system", "content": session.system},
@@ -51,11 +54,33 @@ def build_agent(
         session=session,
         workspace=workspace,
         context=context,
-        permissions=Permissions(config.mode, workspace),
+        permissions=Permissions(
+            config.mode,
+            workspace,
+            confined=sandbox is not None,
+            all_confined=config.sandbox != "auto",
+            boundary=boundary,
+        ),
         max_steps=config.max_steps,
         interactive=interactive,
         secrets=config.secret_names,
+        sandbox=sandbox,
     )
+
+
+def make_sandbox(config: Config, workspace: Workspace) -> tuple[Sandbox | None, str]:
+    """What confines commands here, and words for it. Raises ConfigError where one was demanded and there is none."""
+    if config.sandbox == "off" or (config.sandbox == "auto" and config.mode == "yolo"):
+        return None, ""
+    try:
+        sandbox, why = choose(policy_for(workspace.root, config.home, offline=config.offline), config.sandbox)
+    except ConfigError as error:
+        if config.sandbox != "auto":
+            raise
+        sandbox, why = None, str(error)
+    if sandbox:
+        return sandbox, sandbox.describe()
+    return None, f"No sandbox: {why.removesuffix('.')}." if config.mode == "auto" else ""
 
 
 def make_llm(config: Config) -> LLM:

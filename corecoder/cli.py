@@ -196,7 +196,7 @@ def _front_end(
     directory = _directory()
     one_shot = args.one_shot or sys.stdin is None or not sys.stdin.isatty()
     flags = {
-        name: getattr(args, name) for name in ("model", "base_url", "api_key", "mode", "yes", "max_steps", "local")
+        name: getattr(args, name) for name in "model base_url api_key mode yes sandbox offline max_steps local".split()
     }
     flags["prompt"] = (args.prompt or "") if one_shot else None
     if args.local:

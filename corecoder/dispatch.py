@@ -18,7 +18,7 @@ from .events import Event, ToolFinished, ToolOutput, ToolStarted
 from .jobs import Job, JobDone
 from .memory import OURS
 from .messages import NO_OUTPUT, Message, Reply, ToolCall
-from .permissions import Ask, Permissions, Refuse
+from .permissions import Allow, Ask, Permissions, Refuse
 from .text import one_line
 from .tool import Tool, ToolContext, ToolResult, checked_arguments
 
@@ -32,7 +32,7 @@ CUT = (
 NOT_STARTED = "Not run: the user interrupted before it started."
 INTERRUPTED = "[interrupted by the user after {seconds:.1f} s]"
 
-MakeContext = Callable[[Job, Callable[[str], None]], ToolContext]
+MakeContext = Callable[[Job, Callable[[str], None], bool], ToolContext]  # whether the call is confined
 
 
 @dataclass
@@ -44,6 +44,7 @@ class PreparedCall:
     arguments: dict[str, Any] = field(default_factory=dict)
     result: ToolResult | None = None
     refused: bool = False
+    confined: bool = True
     seconds: float = 0.0
     output: list[str] = field(default_factory=list)
 
@@ -120,6 +121,8 @@ class Dispatcher:
         if isinstance(verdict, Refuse):
             prepared.refused = True
             prepared.fail(verdict.words)
+        elif isinstance(verdict, Allow):
+            prepared.confined = verdict.confined
 
     def _run_group(self, driver: Driver, group: list[PreparedCall]) -> Generator[Event, None, None]:
         jobs: dict[Job, PreparedCall] = {}
@@ -156,7 +159,9 @@ class Dispatcher:
             job.emit(ToolOutput(call_id, text))
 
         def work(job: Job) -> ToolResult:
-            return tool.run(prepared.arguments, self._make_context(job, lambda text: output(job, text)))
+            return tool.run(
+                prepared.arguments, self._make_context(job, lambda text: output(job, text), prepared.confined)
+            )
 
         return work
 

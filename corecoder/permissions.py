@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,10 @@ ALWAYS = (*ONCE, "always")
 
 @dataclass(frozen=True)
 class Allow:
-    """The call may run."""
+    """The call may run, in the sandbox if there is one and `confined` is true: what nobody looked at runs confined,
+    what a person said yes to runs as it is."""
+
+    confined: bool = True
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,10 @@ _AUTO_OUTSIDE = (
     "Not run: {path} is outside the project or part of .git, and nobody is there to allow it. Work inside {root}. "
     "The user can allow more with --yes."
 )
+_AUTO_UNCONFINED = (
+    "Not run: it asks to leave the sandbox, and nobody is there to allow it. Do without, or say which command the user "
+    "should run. The user can allow it with --sandbox off or --yes."
+)
 _AUTO_SECRET = (
     "Not run: {path} may hold secrets, and nobody is there to allow reading it. Go on without it (a template such as "
     ".env.example may be read), or say what you need from it. The user can allow it with --yes."
@@ -91,14 +98,23 @@ class _Facts:
 class Permissions:
     """The mode of one session and what was allowed for its length ("always").
 
-    `confined` says that commands run in a sandbox. `attended`, which the agent sets, says that somebody can be asked.
+    `confined` says that commands which nobody looked at run in a sandbox, `all_confined` that the others do as well;
+    `boundary` says to a person what that means. `attended`, which the agent sets, says that somebody can be asked.
     """
 
-    def __init__(self, mode: str, workspace: Workspace, *, confined: bool = False) -> None:
+    def __init__(
+        self,
+        mode: str,
+        workspace: Workspace,
+        *,
+        confined: bool = False,
+        all_confined: bool = False,
+        boundary: str = "",
+    ) -> None:
         if mode not in MODES:
             raise ValueError(f"unknown mode {mode!r}; the modes are {', '.join(MODES)}")
         self.mode = mode
-        self.confined = confined
+        self.confined, self._all_confined, self._boundary = confined, all_confined, boundary
         self.attended = False
         self._workspace = workspace
         self._secrets = _secret_files(workspace)
@@ -106,21 +122,29 @@ class Permissions:
         self._edits = False
 
     def announcement(self) -> str:
-        """One sentence on what will run without a question."""
+        """What will run without a question, and what a sandbox has to do with it."""
         commands = "commands, confined," if self.confined else "commands that certainly change nothing"
         rest = "is asked for" if self.attended else "is refused (--yes allows all)"
-        return {
+        words = {
             "ask": "Reads and harmless commands run at once; all else is asked for.",
             "auto": f"Edits inside the project and {commands} will run; everything else {rest}.",
             "plan": "Plan mode: nothing will be changed.",
             "yolo": "Everything runs without a question (--yes).",
         }[self.mode]
+        return f"{words} {self._boundary}".strip()
 
     def judge(self, tool: Tool, arguments: dict[str, Any]) -> Verdict:
         """What happens with a call whose arguments fit the schema of `tool`."""
-        if self.mode == "yolo":
-            return Allow()
+        if tool.name == "bash" and arguments.get("stop") is not None:
+            return Allow()  # it ends what this session started
+        leaves = self.confined and tool.name == "bash" and bool(arguments.get("unconfined"))
+        if leaves and not self.attended and (self.mode == "auto" or (self.mode == "yolo" and self._all_confined)):
+            return Refuse(_AUTO_UNCONFINED)
+        if self.mode == "yolo" and not (leaves and self._all_confined):
+            return self._allowed_as_it_is(arguments)
         facts = self._facts(tool, arguments)
+        if leaves:
+            facts = replace(facts, harmless=False, why=facts.why or "it asks to leave the sandbox")
         if facts.secret and self.mode == "auto" and not self.attended:
             return Refuse(_AUTO_SECRET.format(path=one_line(facts.secret, 200)))
         if facts.harmless:
@@ -128,9 +152,9 @@ class Permissions:
         if self.mode == "plan":
             return Refuse(_PLAN.format(why=facts.why))
         if self._allowed(facts):
-            return Allow()
+            return self._allowed_as_it_is(arguments)
         if self.mode == "auto" and not facts.secret:
-            if facts.inside or (self.confined and tool.name == "bash"):
+            if facts.inside or (self.confined and tool.name == "bash" and not leaves):
                 return Allow()
             if not self.attended:
                 return self._refusal(arguments, facts)
@@ -139,17 +163,20 @@ class Permissions:
     def settle(self, tool: Tool, arguments: dict[str, Any], answer: str) -> Verdict:
         """The verdict once somebody answered: yes, always, no, or words for the model, which are a no as well."""
         if answer.strip().lower() in ("y", "yes"):
-            return Allow()
+            return self._allowed_as_it_is(arguments)
         if answer.strip().lower() in ("a", "always"):
             facts = self._facts(tool, arguments)
             if not facts.secret:
                 self._prefixes.update(facts.prefixes or ())
                 self._edits = self._edits or bool(facts.inside)
-            return Allow()
+            return self._allowed_as_it_is(arguments)
         said = _LEADING_NO.sub("", answer.strip())
         if said:
             return Refuse(f"Not run: the user said no, and: {said.rstrip('.')}.")
         return Refuse("Not run: the user said no. Do not try it again in another form.")
+
+    def _allowed_as_it_is(self, arguments: dict[str, Any]) -> Allow:
+        return Allow(confined=self._all_confined and not arguments.get("unconfined"))
 
     def _facts(self, tool: Tool, arguments: dict[str, Any]) -> _Facts:
         command = arguments.get("command")
@@ -221,7 +248,8 @@ class Permissions:
         detail = _detail(tool, arguments)
         always = ""
         if tool.name == "bash":
-            text = "Run this command?"
+            leaves = self._all_confined and arguments.get("unconfined")
+            text = "Run this command outside the sandbox?" if leaves else "Run this command?"
             always = f"{spoken(facts.prefixes)} in this project" if facts.prefixes else ""
         else:
             text = f"{tool.name} {one_line(str(arguments.get('file_path', arguments.get('path', ''))))}?"

@@ -118,7 +118,7 @@ class Sandbox:
 
     def describe(self) -> str:
         """One sentence for a person."""
-        return f"Commands run confined by {self.name}: they {self._bounds()}. It leaves open: {self.leaves_open}."
+        return f"{self.name.capitalize()} confines commands: they {self._bounds()}. Left open: {self.leaves_open}."
 
     def denial(self, code: int | None, output: str) -> str:
         """What to tell the model where a command that ended with `code` was probably denied something, else ""."""
