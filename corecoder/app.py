@@ -6,6 +6,7 @@ from datetime import date
 from pathlib import Path
 
 from .agent import Agent, ChatModel
+from .checkpoints import Checkpoints
 from .config import Config
 from .context import ContextManager
 from .llm import LLM, LLMSettings
@@ -52,6 +53,7 @@ def build_agent(
         workspace=workspace,
         context=context,
         permissions=Permissions(config.mode, workspace),
+        checkpoints=Checkpoints(config.home, workspace),
         max_steps=config.max_steps,
         interactive=interactive,
         secrets=config.secret_names,

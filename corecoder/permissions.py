@@ -79,7 +79,7 @@ class Permissions:
 
     def judge(self, tool: Tool, arguments: dict[str, Any]) -> Verdict:
         """What happens with a call whose arguments fit the schema of `tool`."""
-        if self.mode == "yolo" or self._harmless(tool, arguments):
+        if self.mode == "yolo" or self.harmless(tool, arguments):
             return Allow()
         if self.mode == "plan":
             return Refuse(_PLAN)
@@ -101,7 +101,8 @@ class Permissions:
             return Refuse(f"Not run: the user said no, and: {said.rstrip('.')}.")
         return Refuse("Not run: the user said no. Do not try it again in another form.")
 
-    def _harmless(self, tool: Tool, arguments: dict[str, Any]) -> bool:
+    def harmless(self, tool: Tool, arguments: dict[str, Any]) -> bool:
+        """Whether the call certainly changes nothing."""
         if tool.read_only:
             return True
         command = arguments.get("command")

@@ -16,7 +16,8 @@ LAYERS: dict[int, str] = {
     5: "__main__ cli repl render commands print_mode demo terminal firstrun",
     4: "app",
     3: "agent dispatch driver",
-    2: "context ledger memory meter tiers intake summary tools permissions readonly prompt",
+    2: "context ledger memory meter tiers intake summary tools permissions readonly prompt "
+    "checkpoints checkpointstore snapshot rewind",
     1: "llm stream reader retries providers refusals dialects shapes wire models scripted errorbody sse toolcalls "
     "session sessiondir journal tool config "
     "sources forms shell child processes capture",
