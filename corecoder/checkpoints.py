@@ -27,7 +27,7 @@ from .errors import CoreCoderError
 from .jobs import CancelToken
 from .journal import words
 from .sessiondir import project_directory
-from .snapshot import ABSENT, GIT, NEVER, Known, State, above, differs, head, is_walked, told, walk
+from .snapshot import ABSENT, CACHE, GIT, IGNORED, NEVER, Known, State, above, differs, head, is_walked, told, walk
 from .tool import Workspace
 
 _ENDING = 5.0  # seconds for the command of a cancelled turn to end
@@ -82,7 +82,7 @@ class Checkpoints:
         self._home = Path(os.path.realpath(home))
         self._turn = ("", 0)
         self._running: set[int] = set()
-        self._said: set[bytes] = set()
+        self._said: set[bytes | str] = set()  # paths and reasons
 
     def begin(self, session: str, turn: int) -> None:
         """From here on, steps belong to the turn of `session` that this record began."""
@@ -174,8 +174,9 @@ class Checkpoints:
             self._running.add(number)
         if git and scope is None:
             unkept[GIT] = "git's commits and branches"
-        new = {path: reason for path, reason in unkept.items() if path not in self._said}
-        self._said.update(new)
+        topics = {path: reason if reason in (CACHE, IGNORED) else path for path, reason in unkept.items()}
+        new = {path: reason for path, reason in unkept.items() if topics[path] not in self._said}
+        self._said.update(topics.values())
         return number, told(new)
 
     def _close(self, number: int, scope: list[bytes] | None) -> None:
@@ -298,7 +299,7 @@ class Checkpoints:
 
     def _is_unknown(self, path: bytes) -> bool:
         """Whether nobody has looked where `path` is, so that it need not be new."""
-        if not is_walked(path) or b"" not in self.store.files:
+        if path == GIT or not is_walked(path) or b"" not in self.store.files:
             return True
         return any(each in self.store.files and self.store.files[each].state.kind == "closed" for each in above(path))
 

@@ -167,7 +167,10 @@ def rewind(console: Console, argument: str) -> None:
         return _rewind(console, int(number), option)
     if argument:
         return console.screen.line("Give the number of a turn; /rewind lists them.", "yellow")
-    for turn in console.agent.turns():
+    turns = console.agent.turns()
+    if not turns:
+        console.screen.line("There is no turn to go back to yet.")
+    for turn in turns:
         changed = f": {one_line(', '.join(turn.files), 60)}" if turn.files else ""
         console.screen.line(f"  {turn.number:>3}  {turn.words}")
         console.screen.line(f"       changed {plural(len(turn.files), 'path')}{changed}", "dim")

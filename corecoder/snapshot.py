@@ -25,6 +25,7 @@ from .jobs import CancelToken
 from .text import printable
 
 GIT = b".git"
+CACHE, IGNORED = "a cache", "ignored by git"  # reasons that hold for every directory of their kind
 NEVER = (0, 0, 0)
 _CACHES = frozenset((b"node_modules", b"__pycache__"))
 # CACHEDIR.TAG: bford.info/cachedir; pyvenv.cfg: PEP 405. What holds one of them can be made again.
@@ -107,7 +108,7 @@ def walk(root: Path, most: int, token: CancelToken, leave_out: Collection[Path] 
             seen.closed[folder] = "too many files"
             continue
         if folder and ignored is None and not _CACHE_MARKS.isdisjoint(entry.name for entry in entries):
-            seen.closed[folder] = "a cache"
+            seen.closed[folder] = CACHE
             continue
         prefix = os.path.join(folder, b"")
         for entry in entries:
@@ -134,8 +135,8 @@ def _closed(path: bytes, info: os.stat_result, device: int, ignored: Collection[
     if info.st_dev not in (device, 0):  # Windows says 0 of an entry
         return "another file system"
     if ignored is None:
-        return "a cache" if name in _CACHES else ""
-    return "ignored by git" if path in ignored else ""
+        return CACHE if name in _CACHES else ""
+    return IGNORED if path in ignored else ""
 
 
 def ignored_directories(root: Path) -> frozenset[bytes] | None:
@@ -199,7 +200,7 @@ def differs(old: Known, new: Known) -> bool:
 
 def is_walked(path: bytes) -> bool:
     """Whether `path` is one that a walk would come to."""
-    return not os.path.isabs(path) and path.split(os.fsencode(os.sep), 1)[0] != GIT
+    return not os.path.isabs(path) and not path.startswith(GIT + os.fsencode(os.sep))
 
 
 def above(path: bytes) -> Iterator[bytes]:

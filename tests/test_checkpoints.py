@@ -365,6 +365,33 @@ def test_what_is_not_kept_is_said_before_the_step_and_once(at: Project) -> None:
     assert Path(".env").read_text() == "secret"
 
 
+@needs_git
+def test_a_repository_that_lies_elsewhere_keeps_its_link_and_its_index(at: Project, tmp_path: Path) -> None:
+    git("init", "-q", "--separate-git-dir", str(tmp_path / "elsewhere"))
+    write("a", "1\n")
+    git("add", "a")
+    index = (tmp_path / "elsewhere/index").read_bytes()
+    at.play("git rm -qf a")
+    at.play("rm .git")
+    assert at.outcome(1) == {".git": "create", str(tmp_path / "elsewhere/index"): "restore", "a": "create"}
+    assert Path("a").read_text() == "1\n"
+    assert (tmp_path / "elsewhere/index").read_bytes() == index
+
+
+@needs_git
+def test_directories_that_are_ignored_later_are_not_said_again(at: Project) -> None:
+    git("init", "-q")
+    write(".gitignore", "out*\n")
+    at.play("mkdir out1; touch out1/x")
+    [notice] = at.notices(at.play("mkdir out2; touch out2/x"))
+    assert notice == "undo will not bring back: out1 (ignored by git)"
+    assert at.notices(at.play("touch y")) == []
+    [notice] = at.notices(at.play("touch z; git init -q nested")) or [""]
+    assert notice == ""
+    [notice] = at.notices(at.play("touch z"))
+    assert notice == "undo will not bring back: nested/.git (a repository of its own)"
+
+
 def test_what_was_out_of_bounds_before_a_step_is_not_taken_for_new_after_it(home: Path) -> None:
     for number in range(30):
         write(f"many/{number}", "x")
