@@ -53,12 +53,13 @@ class Bounds:
 
 
 class Change(NamedTuple):
-    """What the step `step` made of `path`."""
+    """What the step `step` made of `path`; `shared` if a step of another session may have done it."""
 
     step: int
     path: bytes
     before: State
     after: State
+    shared: bool
 
 
 class About(NamedTuple):
@@ -125,11 +126,14 @@ class Checkpoints:
         """What the steps of these turns (session, record of the prompt) changed, in the order of the steps."""
         with self.store.transaction() as db:
             query = (
-                "SELECT step, path, before, after FROM steps JOIN changes ON step = id "
+                "SELECT step, path, before, after, shared FROM steps JOIN changes ON step = id "
                 "WHERE session = ? AND turn = ? AND before <> after"
             )
             rows = sorted(row for turn in turns for row in db.execute(query, turn))
-            return [Change(step, path, State.parse(before), State.parse(after)) for step, path, before, after in rows]
+            return [
+                Change(step, path, State.parse(before), State.parse(after), bool(shared))
+                for step, path, before, after, shared in rows
+            ]
 
     def about(self, turns: Iterable[tuple[str, int]]) -> About:
         """What else is known of their steps."""
@@ -197,7 +201,7 @@ class Checkpoints:
         for number, owner, scope in db.execute("SELECT id, owner, scope FROM steps WHERE owner IS NOT NULL").fetchall():
             if number in self._running or (owner != self.store.owner and self.store.lives(owner)):
                 continue
-            self._look(db, scope if scope is None else scope.split(b"\0"), token)
+            self._look(db, _split(scope), token)
             db.execute("UPDATE steps SET owner = NULL, cut = 1 WHERE id = ?", (number,))
 
     def _scope(self, arguments: Mapping[str, Any]) -> list[bytes] | None:
@@ -304,20 +308,22 @@ class Checkpoints:
         return any(each in self.store.files and self.store.files[each].state.kind == "closed" for each in above(path))
 
     def _attribute(self, db: sqlite3.Connection, differences: dict[bytes, tuple[State, State]], mine: int) -> None:
+        """Puts differences down to the open steps that are about these very paths, the others to those that are about
+        the whole project."""
         if not differences:
             return
+        query = "SELECT id, session, scope FROM steps WHERE owner IS NOT NULL OR id = ?"
+        steps = [(number, session, _split(scope)) for number, session, scope in db.execute(query, (mine,))]
         index = self.index
-        for number, joined in db.execute(
-            "SELECT id, scope FROM steps WHERE owner IS NOT NULL OR id = ?", (mine,)
-        ).fetchall():
-            scope = None if joined is None else set(joined.split(b"\0"))
+        for path, (before, after) in differences.items():
+            claims = [step for step in steps if step[2] is not None and path in step[2]]
+            if not claims and (is_walked(path) or path == index):
+                claims = [step for step in steps if step[2] is None]
+            shared = len({session for _, session, _ in claims}) > 1
             db.executemany(
-                "INSERT INTO changes VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET after = excluded.after",
-                [
-                    (number, path, str(before), str(after))
-                    for path, (before, after) in differences.items()
-                    if (path in scope if scope is not None else is_walked(path) or path == index)
-                ],
+                "INSERT INTO changes VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT DO UPDATE SET after = excluded.after, shared = shared OR excluded.shared",
+                [(number, path, str(before), str(after), shared) for number, _, _ in claims],
             )
 
     def _reason(self, known: Known) -> str:
@@ -326,6 +332,10 @@ class Checkpoints:
         if known.stamp[2] > self.bounds.one:
             return f"more than {self.bounds.one // 1_000_000} MB"
         return f"unreadable, or beyond {self.bounds.in_all // 1_000_000} MB in all"
+
+
+def _split(scope: bytes | None) -> list[bytes] | None:
+    return None if scope is None else scope.split(b"\0")
 
 
 def _content(path: bytes, kind: str) -> bytes:

@@ -4,7 +4,7 @@
     files     how each path was when it was last seen: the state to compare with
     steps     which turn of which session; `owner` while it is open, `scope` the paths it is about (NULL: the project),
               `head` what git's HEAD stood for, `cut` that it died open, `dropped` that its changes are gone
-    changes   what a step made of a path
+    changes   what a step made of a path; `shared` if another session may have done it
 
 Sessions of one project share the file. Each holds a lock file while it lives, so that the others know whose steps have
 died. The price of the bound: the oldest steps can no longer be undone, which is said where somebody asks for one.
@@ -39,7 +39,7 @@ CREATE TABLE IF NOT EXISTS steps (
     cut INT DEFAULT 0, dropped INT DEFAULT 0);
 CREATE INDEX IF NOT EXISTS steps_of_turns ON steps (session, turn);
 CREATE TABLE IF NOT EXISTS changes (
-    step INT, path BLOB, before TEXT, after TEXT, PRIMARY KEY (step, path)) WITHOUT ROWID;
+    step INT, path BLOB, before TEXT, after TEXT, shared INT, PRIMARY KEY (step, path)) WITHOUT ROWID;
 """
 
 

@@ -195,7 +195,7 @@ def _rewind(console: Console, turn: int | None, option: str) -> None:
         return screen.line(f"Taken back: {what}")
     screen.line(f"This would take back {what}")
     name = "/undo" if turn is None else f"/rewind {turn}"
-    force = "; --force also changes what someone else changed" if any(each.forcible for each in result.files) else ""
+    force = "; --force also changes what somebody else changed" if any(each.forcible for each in result.files) else ""
     return screen.line(f"{name} --now does it{force}.", "dim")
 
 

@@ -160,7 +160,7 @@ def _items(changes: Iterable[Change], now: Mapping[bytes, State]) -> list[_Item]
     broken: set[bytes] = set()
     for change in changes:
         first.setdefault(change.path, change.before)
-        if last.setdefault(change.path, change.before).facts != change.before.facts:
+        if change.shared or last.setdefault(change.path, change.before).facts != change.before.facts:
             broken.add(change.path)
         last[change.path] = change.after
     items = []
@@ -180,7 +180,7 @@ def _decided(name: str, before: State, now: State, *, ours: bool) -> FileChange:
     if now.kind == "closed" and before == ABSENT:
         return FileChange(name, "leave", "nobody looked into it")
     if not ours:
-        return FileChange(name, "leave", "changed by someone else since", forcible=True)
+        return FileChange(name, "leave", "somebody else changed it as well", forcible=True)
     return FileChange(name, _action(before, now))
 
 

@@ -561,6 +561,20 @@ def test_two_sessions_in_one_project_keep_their_steps_apart(at: Project) -> None
     other.agent.close()
 
 
+def test_what_another_session_did_during_a_step_is_not_taken_for_that_steps(at: Project) -> None:
+    write("a", "1")
+    other = Project(at.home)
+    other.play("touch first")
+    with at.kept.step({"command": "a long one"}, CancelToken(), print):
+        other.calls(call("write_file", file_path="theirs", content="x"))
+        other.play("echo 2 > a")
+    at.play("ls")
+    assert at.kept.changes([("", 0)])[0].shared
+    assert [change.path for change in at.kept.changes([("", 0)])] == [b"a"]
+    assert other.outcome(2) == {"a": "leave", "theirs": "remove"}
+    other.agent.close()
+
+
 def test_steps_that_run_side_by_side_are_all_undone(home: Path, project: Path) -> None:
     workspace = Workspace.at(project)
     kept = [Checkpoints(home, workspace) for _ in range(2)]

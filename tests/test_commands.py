@@ -147,8 +147,8 @@ def test_what_undo_leaves_alone_is_said_and_can_be_forced(project: Path) -> None
     (project / "a.txt").write_text("one\n")
     replies = [[call("bash", command="echo two > a.txt")], by_hand]
     text, _ = session("go", "/undo", "/undo --all", "/rewind x", "/undo --force", replies=replies, mode="yolo")
-    assert "  leave     a.txt (changed by someone else since)" in text
-    assert "--force also changes what someone else changed" in text
+    assert "  leave     a.txt (somebody else changed it as well)" in text
+    assert "--force also changes what somebody else changed" in text
     assert "The options are --now and --force." in text
     assert "Give the number of a turn" in text
     assert "  restored  a.txt" in text
