@@ -105,7 +105,9 @@ class Checkpoints:
             if unkept:
                 say(f"undo will not bring back: {'; '.join(unkept)}")
         except (OSError, sqlite3.Error) as error:
-            say(f"this step cannot be undone: {words(error)}")
+            if words(error) not in self._said:
+                say(f"what is changed from here on cannot be undone: {words(error)}")
+            self._said.add(words(error))
         try:
             yield
         finally:

@@ -100,7 +100,11 @@ class Rewinder:
         with self._store():
             rewind, items = self._plan(number)
             if self._kept:
-                rewind = replace(rewind, files=_Restorer(self._kept).restore(items, force=force))
+                done = _Restorer(self._kept).restore(items, force=force)
+                # Where case does not count, removing `A` took a restored `a` away: the second round makes it again.
+                _, items = self._plan(number)
+                done.update(_Restorer(self._kept).restore(items, force=force))
+                rewind = replace(rewind, files=tuple(done.values()))
         place = self._session.rewind(rewind.turn.record).get("cwd")
         if isinstance(place, str):
             self._workspace.cwd = Path(place) if os.path.isdir(place) else self._workspace.root
@@ -196,8 +200,8 @@ class _Restorer:
     def __init__(self, kept: Checkpoints) -> None:
         self._kept = kept
 
-    def restore(self, items: Iterable[_Item], *, force: bool) -> tuple[FileChange, ...]:
-        """Returns what was done. First goes what is in the way, then directories come back, then what is in them."""
+    def restore(self, items: Iterable[_Item], *, force: bool) -> dict[bytes, FileChange]:
+        """First goes what is in the way, then directories come back and what is in them. Returns what was done."""
         results = {item.key: item.change for item in items}
         chosen = [item for item in items if item.change.action != "leave" or (force and item.change.forcible)]
         for item in chosen:
@@ -211,7 +215,7 @@ class _Restorer:
                     except OSError as error:
                         results[item.key] = FileChange(item.change.path, "leave", words(error))
         self._kept.look(results)
-        return tuple(results.values())
+        return results
 
     def _place(self, item: _Item) -> bytes:
         """The path, once it is certain that it leads through no link."""

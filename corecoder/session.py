@@ -308,7 +308,7 @@ class Session:
                 f"{VERSION}). It was left as it is; update CoreCoder to go on with it."
             )
         self.project, self.model_name, self.system = record["project"], record["model"], record["system"]
-        self._writer = record["session"]
+        self._writer = str(record.get("session"))
         self._started = True
 
     def _take_message(self, record: Record) -> None:
@@ -319,19 +319,20 @@ class Session:
         if record["type"] == "message":
             self._live.append(record["id"])
             self._count += 1
-            if (record.get("meta") or {}).get("turn"):
-                self._turns[record["id"]] = self._writer, record["meta"]
+            meta = record.get("meta")
+            if isinstance(meta, dict) and meta.get("turn"):
+                self._turns[record["id"]] = self._writer, meta
 
     def _take_view(self, record: Record) -> None:
         live = self._journal.expand(record["ranges"])
         undoes, prompt = record.get("undoes"), record.get("before")
-        first = undoes if prompt is None else prompt
+        first = undoes if prompt is None else int(prompt)
         if first is None:
             self._undoable.append((record["id"], self._journal.ranges(self._live)))
         else:
             self._undoable = [entry for entry in self._undoable if entry[0] < first]
         if prompt is not None:
-            self._turns = {turn: kept for turn, kept in self._turns.items() if turn < prompt}
-            self._taken_back.append((prompt, record["id"]))
+            self._turns = {turn: kept for turn, kept in self._turns.items() if turn < int(prompt)}
+            self._taken_back.append((int(prompt), record["id"]))
         self.undone = undoes is not None
         self._live, self._held = live, {number: self._held[number] for number in live if number in self._held}

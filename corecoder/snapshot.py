@@ -27,6 +27,7 @@ from .text import printable
 GIT = b".git"
 CACHE, IGNORED = "a cache", "ignored by git"  # reasons that hold for every directory of their kind
 NEVER = (0, 0, 0)
+_FULL = "too many files"
 _CACHES = frozenset((b"node_modules", b"__pycache__"))
 # CACHEDIR.TAG: bford.info/cachedir; pyvenv.cfg: PEP 405. What holds one of them can be made again.
 _CACHE_MARKS = frozenset((b"CACHEDIR.TAG", b"pyvenv.cfg"))
@@ -96,16 +97,11 @@ def walk(root: Path, most: int, token: CancelToken, leave_out: Collection[Path] 
     while queue:
         token.check()
         folder = queue.popleft()
-        try:
-            with os.scandir(os.path.join(top, folder)) as scan:
-                entries = list(islice(scan, most - len(seen.found) + 1))
-        except FileNotFoundError:
-            continue  # removed since its parent was read
-        except OSError as error:
-            seen.closed[folder] = error.strerror or "unreadable"
-            continue
-        if len(seen.found) + len(entries) > most:
-            seen.closed[folder] = "too many files"
+        room = most - len(seen.found)
+        # With next to no room left it is not worth opening thousands.
+        entries = _entries(os.path.join(top, folder), room) if room >= most // 100 else _FULL
+        if isinstance(entries, str):
+            seen.closed[folder] = entries
             continue
         if folder and ignored is None and not _CACHE_MARKS.isdisjoint(entry.name for entry in entries):
             seen.closed[folder] = CACHE
@@ -126,6 +122,18 @@ def walk(root: Path, most: int, token: CancelToken, leave_out: Collection[Path] 
                 else:
                     queue.append(path)
     return seen
+
+
+def _entries(folder: bytes, room: int) -> list[os.DirEntry[bytes]] | str:
+    """What is in `folder`, or the reason why it is not looked into."""
+    try:
+        with os.scandir(folder) as scan:
+            entries = list(islice(scan, room + 1))
+    except FileNotFoundError:
+        return []  # removed since its parent was read
+    except OSError as error:
+        return error.strerror or "unreadable"
+    return entries if len(entries) <= room else _FULL
 
 
 def _closed(path: bytes, info: os.stat_result, device: int, ignored: Collection[bytes] | None) -> str:

@@ -472,8 +472,9 @@ def test_a_store_that_cannot_be_written_does_not_keep_the_work_from_being_done(a
     home.mkdir(parents=True, exist_ok=True)
     (home / "checkpoints").write_text("in the way")
     [notice] = at.notices(at.play("echo > a"))
-    assert notice.startswith("this step cannot be undone: ")
+    assert notice.startswith("what is changed from here on cannot be undone: ")
     assert Path("a").exists()
+    assert at.notices(at.play("echo > b")) == []
 
 
 def test_a_damaged_store_is_set_aside(at: Project, home: Path) -> None:
