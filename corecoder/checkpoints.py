@@ -244,9 +244,10 @@ class Checkpoints:
             if old is not None and differs(old, known):
                 differences[path] = (old.state, known.state)
         gone = [path for path in self.store.files if path not in now and is_walked(path)] if scope is None else []
-        for path in gone:
-            if not any(each in closed for each in above(path)):
-                differences[path] = (self.store.files[path].state, ABSENT)
+        for path in gone:  # or it lies where nobody looks any more, which a step may have brought about
+            known = self._one(path) if any(each in closed for each in above(path)) else Known(ABSENT)
+            if differs(self.store.files[path], known):
+                differences[path] = (self.store.files[path].state, known.state)
         self._attribute(db, differences, mine)
         rows = [(path, str(now[path].state), *now[path].stamp) for path in changed]
         db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)
@@ -275,11 +276,13 @@ class Checkpoints:
         return now, seen.closed
 
     def _one(self, path: bytes) -> Known:
+        old = self.store.files.get(path)
         try:
             info = os.lstat(self.full(path))
+        except PermissionError:
+            return old or Known(State("other"))
         except OSError:
             return Known(ABSENT)
-        old = self.store.files.get(path)
         if old and old.state.kind == "closed" and stat.S_ISDIR(info.st_mode):
             return Known(State("closed", stat.S_IMODE(info.st_mode)))
         return self._known(path, info)
@@ -324,7 +327,7 @@ class Checkpoints:
             shared = len({session for _, session, _ in claims}) > 1
             db.executemany(
                 "INSERT INTO changes VALUES (?, ?, ?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET after = excluded.after, shared = shared OR excluded.shared",
+                "ON CONFLICT (step, path) DO UPDATE SET after = excluded.after, shared = shared OR excluded.shared",
                 [(number, path, str(before), str(after), shared) for number, _, _ in claims],
             )
 

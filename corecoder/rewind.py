@@ -256,11 +256,12 @@ class _Restorer:
 
     def _write(self, path: bytes, state: State) -> None:
         info = os.lstat(path) if os.path.lexists(path) else None
-        if info is None or not stat.S_ISREG(info.st_mode) or info.st_nlink == 1:
+        can_replace = os.access(os.path.dirname(path), os.W_OK)
+        if info is None or not stat.S_ISREG(info.st_mode) or (info.st_nlink == 1 and can_replace):
             _put(path, lambda new: self._fill(new, state))
             return
         os.chmod(path, state.mode | 0o600)
-        with open(path, "r+b") as file:  # its other names are to see it as well
+        with open(path, "r+b") as file:  # its other names see it as well
             file.write(self._kept.store.content(state.blob))
             file.truncate()
         os.chmod(path, state.mode)

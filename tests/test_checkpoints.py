@@ -416,6 +416,16 @@ def test_a_directory_that_a_step_stops_ignoring_is_not_taken_for_new(at: Project
     assert Path("data/mine").read_text() == "mine"
 
 
+@needs_git
+def test_what_a_step_destroys_and_has_ignored_comes_back(at: Project) -> None:
+    git("init", "-q")
+    write("data/a", "a")
+    write("data/b", "b")
+    at.play("echo data > .gitignore; rm data/a; echo 2 > data/b")
+    assert at.outcome() == {".gitignore": "remove", "data/a": "create", "data/b": "restore"}
+    assert [Path(name).read_text() for name in ("data/a", "data/b")] == ["a", "b"]
+
+
 def test_without_git_caches_are_left_out_and_the_rest_is_kept(at: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     write("node_modules/x/y.js", "y")
     write("cache/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55")
