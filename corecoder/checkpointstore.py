@@ -150,6 +150,9 @@ class Store:
                 self._lock_of(self.owner).unlink(missing_ok=True)
             self._db = self._alive = None
 
+    def __del__(self) -> None:
+        self.close()  # a forgotten one would hold its lock for as long as the process lives
+
     def _lock_of(self, owner: str) -> Path:
         return self._folder / f"{owner}.alive"
 
