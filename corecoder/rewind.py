@@ -81,6 +81,7 @@ class Rewinder:
         self._context = context
         self._workspace = workspace
         self._kept = checkpoints if checkpoints and not checkpoints.store.is_empty else None
+        self._notes = () if checkpoints else ("files stay as they are: nothing keeps what this agent changes",)
 
     def turns(self) -> list[Turn]:
         """The turns that are still part of the conversation, the oldest first."""
@@ -141,7 +142,7 @@ class Rewinder:
             raise SessionError(f"there is no turn {number}; the turns of this session are 1 to {len(turns)}.")
         gone = turns[number - 1 :]
         if not self._kept:
-            return Rewind(gone[0], len(gone)), []
+            return Rewind(gone[0], len(gone), notes=self._notes), []
         turns_gone = self._session.turns[number - 1 :]
         changes, about = self._kept.changes(turns_gone), self._kept.about(turns_gone)
         notes = []

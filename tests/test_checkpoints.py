@@ -246,6 +246,16 @@ def test_the_shell_is_where_it_was_before_the_turn(at: Project, project: Path) -
     assert at.agent.workspace.cwd == project
 
 
+def test_without_checkpoints_the_conversation_goes_back_and_that_files_do_not_is_said(project: Path) -> None:
+    workspace = Workspace.at(project)
+    llm = ScriptedLLM([[call("write_file", file_path="a", content="1")], "done"])
+    agent = Agent(llm, workspace=workspace, permissions=Permissions("yolo", workspace))
+    agent.chat("go")
+    assert agent.rewind().notes == ("files stay as they are: nothing keeps what this agent changes",)
+    assert agent.session.view == []
+    assert Path("a").exists()
+
+
 def test_there_is_nothing_to_undo_at_first_and_no_turn_out_of_range(at: Project) -> None:
     with pytest.raises(CoreCoderError, match="no turn to undo"):
         at.agent.rewind()
