@@ -3,9 +3,9 @@
 Each step runs in a project of its own, a git repository with work of the user's in it: something staged, something
 changed after that, something untracked, something ignored. The step is a command of the agent's, in a turn; then the
 user edits one file that the step left alone and makes another; then the turn is undone. But for what was said to be
-beyond undo (the records of the nested repository), every byte, mode, link and
-empty directory has to be as before the step, the conversation too, and so `git status --porcelain=v2`,
-`git diff --cached` and the bytes of .git/index; what the user did by hand has to be there as well.
+beyond undo (the records of the nested repository), every byte, mode, link and empty directory has to be as before the
+step, the conversation too, and so `git status --porcelain=v2`, `git diff --cached` and the bytes of .git/index; what
+the user did by hand has to be there as well.
 
 The cost is that of a command which changes nothing but may, with a checkpoint and without, taken in turns. Exit code 1
 if a step is not undone.
@@ -31,7 +31,6 @@ from corecoder.scripted import ScriptedLLM, call
 from corecoder.tool import ToolContext, Workspace
 from corecoder.tools.bash import BashTool
 
-LATIN = "printf 'caf\\351\\r\\n' "
 STEPS = [
     ("sed -i", "sed -i 's/one/two/' src/*.py README.md"),
     ("rm -r", "rm -r src"),
