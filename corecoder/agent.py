@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol, cast
 
+from .checkpoints import Checkpoints
 from .context import ContextManager
 from .dispatch import Dispatcher, any_refused
 from .driver import Answer, CancelRequest, Driver, Steer, TurnCancelled
@@ -41,6 +43,7 @@ from .meter import LEAST_USABLE
 from .models import ModelInfo
 from .permissions import Permissions
 from .prompt import system_prompt
+from .rewind import Rewind, Rewinder, Turn
 from .sandbox import Sandbox
 from .session import Session
 from .text import plural
@@ -87,9 +90,9 @@ class Agent:
     """One conversation in one project.
 
     `llm` is an `LLM` or anything that is a `ChatModel`; `tools` default to all of them. Without a `session` the log
-    is kept in memory; without `permissions` the agent may edit inside the project and run what cannot change anything.
-    `interactive` says that somebody will call `answer`; otherwise every question is answered "no" at once. `sandbox`
-    confines the commands that nobody said yes to.
+    is kept in memory; without `permissions` the agent may edit inside the project and run what cannot change anything;
+    without `checkpoints` going back to before a turn brings no file back. `interactive` says that somebody will call
+    `answer`; otherwise every question is answered "no" at once. `sandbox` confines commands that nobody looked at.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class Agent:
         workspace: Workspace | None = None,
         context: ContextManager | None = None,
         permissions: Permissions | None = None,
+        checkpoints: Checkpoints | None = None,
         max_steps: int = 500,
         interactive: bool = False,
         secrets: frozenset[str] = frozenset(),
@@ -112,6 +116,7 @@ class Agent:
         self.session = session or Session.in_memory()
         self.session.system = self.session.system or system_prompt(self.workspace, self.tools)
         self.permissions = permissions or Permissions("auto", self.workspace)
+        self.checkpoints = checkpoints
         self.max_steps = max_steps
         self.interactive = self.permissions.attended = interactive
         self._secrets, self._sandbox = secrets, sandbox
@@ -189,6 +194,26 @@ class Agent:
             self.context.undone()
         return undone
 
+    def turns(self) -> list[Turn]:
+        """The turns that `rewind` can go back to before. Raises CoreCoderError."""
+        return self._rewinder().turns()
+
+    def preview(self, turn: int | None = None) -> Rewind:
+        """What `rewind` would do; changes nothing. Raises CoreCoderError."""
+        return self._rewinder().preview(turn)
+
+    def rewind(self, turn: int | None = None, *, force: bool = False) -> Rewind:
+        """Files and conversation as they were before the turn of this number, the last one if none is given.
+
+        Files that somebody else changed as well stay as they are, unless `force` is set. Raises CoreCoderError.
+        """
+        return self._rewinder().rewind(turn, force=force)
+
+    def _rewinder(self) -> Rewinder:
+        if self._running:
+            raise RuntimeError("a turn is running; cancel it or read it to its end first")
+        return Rewinder(self.session, self.context, self.workspace, self.checkpoints)
+
     def reset(self) -> None:
         """Starts a new session; the old one stays on disk."""
         self.session.close()
@@ -206,6 +231,8 @@ class Agent:
         deadline = time.monotonic() + timeout
         left = self.workspace.end_processes(timeout)
         gone = self._jobs.close(max(0.1, deadline - time.monotonic()))
+        if self.checkpoints:
+            self.checkpoints.close()
         self.session.close()
         self.llm.close()
         return gone and not left
@@ -261,16 +288,19 @@ class Agent:
             yield TurnStarted(prompt)
             raise CoreCoderError(too_small)
         [bounded] = self.context.intake([message])
+        about: dict[str, Any] = {"turn": True, "cwd": str(self.workspace.cwd)}
         notice = ""
         try:
-            self._append(bounded)
+            record = self._append(bounded, **about)
         except SessionError as error:
             if self.session.view:
                 raise
             notice = f"{error} This session is kept in memory only and cannot be resumed."
             self.session.keep_in_memory()
-            self._append(bounded)
+            record = self._append(bounded, **about)
         turn.begun = True
+        if self.checkpoints:
+            self.checkpoints.begin(self.session.id, record)
         yield TurnStarted(prompt)
         if notice:
             yield Notice(notice, "warning")
@@ -280,7 +310,7 @@ class Agent:
             )
 
     def _steps(self, driver: Driver, turn: _Turn) -> Generator[Event, None, None]:
-        dispatcher = Dispatcher(self.tools, self.permissions, self._tool_context)
+        dispatcher = Dispatcher(self.tools, self.permissions, self._tool_context, self._kept)
         cuts = 0
         while turn.steps < self.max_steps:
             driver.poll()
@@ -407,10 +437,12 @@ class Agent:
         if isinstance(directory, str) and Path(directory).is_dir():
             self.workspace.cwd = Path(directory)
 
-    def _append(self, message: Message, kind: str = "") -> None:
-        """Logs a message; `kind` is "steer" or "notice" for a user message that begins no turn."""
+    def _append(self, message: Message, kind: str = "", **about: Any) -> int:
+        """Logs a message; `kind` is "steer" or "notice" for a user message that begins no turn. Returns its id."""
         meta = {"kind": kind} if kind else {}
-        self.context.observe(message, self.session.append(message, **meta, **self.context.meta(message)))
+        record = self.session.append(message, **meta, **about, **self.context.meta(message))
+        self.context.observe(message, record)
+        return record
 
     def _settle(self, driver: Driver, turn: _Turn) -> None:
         """Keeps what was said. A turn without an answer ends in an assistant message all the same, because some
@@ -424,6 +456,11 @@ class Agent:
             self.session.sync()
         except SessionError as error:
             turn.fail(str(error))
+
+    def _kept(self, job: Job, tool: Tool, arguments: dict[str, Any]) -> AbstractContextManager[None]:
+        if self.checkpoints is None or self.permissions.harmless(tool, arguments):
+            return nullcontext()
+        return self.checkpoints.step(arguments, job.token, lambda text: job.emit(Notice(text)))
 
     def _tool_context(self, job: Job, output: Callable[[str], None], confined: bool) -> ToolContext:
         return ToolContext(

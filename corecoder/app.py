@@ -6,6 +6,7 @@ from datetime import date
 from pathlib import Path
 
 from .agent import Agent, ChatModel
+from .checkpoints import Checkpoints
 from .config import Config
 from .context import ContextManager
 from .errors import ConfigError
@@ -61,6 +62,7 @@ def build_agent(
             all_confined=config.sandbox != "auto",
             boundary=boundary,
         ),
+        checkpoints=Checkpoints(config.home, workspace),
         max_steps=config.max_steps,
         interactive=interactive,
         secrets=config.secret_names,

@@ -146,6 +146,59 @@ def compact(console: Console, argument: str) -> None:
     return None
 
 
+@command("undo", "[--now | --force]")
+def undo(console: Console, argument: str) -> None:
+    """Takes the last turn back, files and talk.
+
+    Alone it shows what would happen to which file; `--now` does it. A file that you changed as well is left as it is,
+    unless you say `--force`.
+    """
+    _rewind(console, None, argument)
+
+
+@command("rewind", "[turn] [--now | --force]")
+def rewind(console: Console, argument: str) -> None:
+    """Goes back to before a turn, files and talk.
+
+    Alone it lists the turns; with the number of one it works like /undo, for that turn and all after it.
+    """
+    number, _, option = argument.partition(" ")
+    if number.isascii() and number.isdecimal():
+        return _rewind(console, int(number), option)
+    if argument:
+        return console.screen.line("Give the number of a turn; /rewind lists them.", "yellow")
+    turns = console.agent.turns()
+    if not turns:
+        console.screen.line("There is no turn to go back to yet.")
+    for turn in turns:
+        changed = f": {one_line(', '.join(turn.files), 60)}" if turn.files else ""
+        console.screen.line(f"  {turn.number:>3}  {turn.words}")
+        console.screen.line(f"       changed {plural(len(turn.files), 'path')}{changed}", "dim")
+    return None
+
+
+def _rewind(console: Console, turn: int | None, option: str) -> None:
+    agent, screen = console.agent, console.screen
+    done = option.strip() in ("--now", "--force")
+    if option.strip() and not done:
+        return screen.line("The options are --now and --force.", "yellow")
+    result = agent.rewind(turn, force=option.strip() == "--force") if done else agent.preview(turn)
+    verbs = ("restored", "created", "removed", "left") if done else ("restore", "create", "remove", "leave")
+    for change in result.files:
+        verb = dict(zip(("restore", "create", "remove", "leave"), verbs, strict=True))[change.action]
+        reason = f" ({change.reason})" if change.reason else ""
+        screen.line(f"  {verb:<8}  {change.path}{reason}")
+    for note in result.notes:
+        screen.line(f"  {note}", "yellow")
+    what = f"{plural(result.turns, 'turn')} from {result.turn.number} on: {result.turn.words}"
+    if done:
+        return screen.line(f"Taken back: {what}")
+    screen.line(f"This would take back {what}")
+    name = "/undo" if turn is None else f"/rewind {turn}"
+    force = "; --force also changes what somebody else changed" if any(each.forcible for each in result.files) else ""
+    return screen.line(f"{name} --now does it{force}.", "dim")
+
+
 @command("context")
 def context(console: Console, _argument: str) -> None:
     """Shows what fills the context window."""
@@ -251,4 +304,4 @@ def exit_(_console: Console, _argument: str) -> None:
     raise Leave
 
 
-COMMANDS = Commands((help_, compact, context, tokens_, model, sessions, reset, exit_))
+COMMANDS = Commands((help_, undo, rewind, compact, context, tokens_, model, sessions, reset, exit_))

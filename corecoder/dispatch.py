@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +34,7 @@ NOT_STARTED = "Not run: the user interrupted before it started."
 INTERRUPTED = "[interrupted by the user after {seconds:.1f} s]"
 
 MakeContext = Callable[[Job, Callable[[str], None], bool], ToolContext]  # whether the call is confined
+Keep = Callable[[Job, Tool, dict[str, Any]], AbstractContextManager[None]]
 
 
 @dataclass
@@ -53,12 +55,13 @@ class PreparedCall:
 
 
 class Dispatcher:
-    """Knows the tools, asks for consent, runs calls. Keeps nothing between replies."""
+    """Knows the tools, asks for consent, runs calls, each within what `keep` gives. Keeps nothing between replies."""
 
-    def __init__(self, tools: Sequence[Tool], permissions: Permissions, make_context: MakeContext) -> None:
+    def __init__(self, tools: Sequence[Tool], permissions: Permissions, make_context: MakeContext, keep: Keep) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._permissions = permissions
         self._make_context = make_context
+        self._keep = keep
 
     def prepare(self, reply: Reply) -> list[PreparedCall]:
         """The calls of `reply`, those that cannot run already with their error result."""
@@ -159,9 +162,9 @@ class Dispatcher:
             job.emit(ToolOutput(call_id, text))
 
         def work(job: Job) -> ToolResult:
-            return tool.run(
-                prepared.arguments, self._make_context(job, lambda text: output(job, text), prepared.confined)
-            )
+            with self._keep(job, tool, prepared.arguments):
+                ctx = self._make_context(job, lambda text: output(job, text), prepared.confined)
+                return tool.run(prepared.arguments, ctx)
 
         return work
 

@@ -236,7 +236,7 @@ class Journal:
             raise SessionError(f"cannot open the session {self.path}: {words(error)}") from error
         origin = self.path
         try:
-            locked = _try_lock(self._fd)
+            locked = try_lock(self._fd)
             torn, damaged, unended = self._replay(self._fd, take)
             notices = self._make_writable(self._fd, None if locked else fork_to, torn, unended)
         except OSError as error:
@@ -318,7 +318,7 @@ def _create(path: Path) -> int:
     with contextlib.suppress(OSError):
         os.chmod(path.parent, 0o700)  # it may be older than this rule, or restored from a backup
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, 0o600)
-    _try_lock(fd)
+    try_lock(fd)
     return fd
 
 
@@ -349,7 +349,7 @@ def _copy(fd: int, path: Path, end: int) -> int:
     return copy
 
 
-def _try_lock(fd: int) -> bool:
+def try_lock(fd: int) -> bool:
     """Takes the lock if nobody has it; False also where the file system knows no locks."""
     try:
         if sys.platform == "win32":

@@ -178,6 +178,10 @@ class Permissions:
     def _allowed_as_it_is(self, arguments: dict[str, Any]) -> Allow:
         return Allow(confined=self._all_confined and not arguments.get("unconfined"))
 
+    def harmless(self, tool: Tool, arguments: dict[str, Any]) -> bool:
+        """Whether the call certainly changes nothing."""
+        return self._facts(tool, arguments).harmless
+
     def _facts(self, tool: Tool, arguments: dict[str, Any]) -> _Facts:
         command = arguments.get("command")
         if tool.name == "bash" and isinstance(command, str):

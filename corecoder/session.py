@@ -8,7 +8,8 @@ replaying. The records, beside `id`, `type` and `at`:
     message   what was said: {"message": {...}, "n": its number among the messages, "meta": what else is known of it}
     derived   a message that a tier made (a stub, a summary); in the view only where a `view` record names it
     view      {"ranges": [[first, last], ...], "how": ...}: inclusive ids over `message` and `derived` records;
-              "undoes" is the id of the `view` record that this one takes back
+              "undoes" is the id of the `view` record that this one takes back, "before" that of the prompt to
+              before which it goes back
     model, usage, note
 
 The price: a message in view is held twice, in memory and on disk; one out of view costs its place in the index.
@@ -63,6 +64,9 @@ class Session:
         self._metas: dict[int, dict[str, Any]] = {}
         self._record_of: dict[int, int] = {}  # id(message) -> record id, for members of the view
         self._undoable: list[tuple[int, list[list[int]]]] = []  # view record, ranges of the view before it
+        self._turns: dict[int, tuple[str, dict[str, Any]]] = {}  # prompt -> session, and what is kept beside it
+        self._writer = path.stem  # the session whose records are being taken in: its own, or the one it is a copy of
+        self._taken_back: list[tuple[int, int]] = []  # prompt, the view record that went back to before it
         self._notes: dict[str, dict[str, Any]] = {}
         self._folder: Path | None = None  # for spilled texts, where there is no log to put them beside
 
@@ -193,6 +197,26 @@ class Session:
         self._settle()
         return True
 
+    @property
+    def turns(self) -> list[tuple[str, int]]:
+        """The turns that were not taken back, each as the id of the session it was said in (another one in a copy) and
+        the record of the prompt that began it, which was appended with `turn` set."""
+        return [(session, prompt) for prompt, (session, _) in self._turns.items()]
+
+    def rewind(self, prompt: int) -> dict[str, Any]:
+        """Goes back to before the turn that the record `prompt` began; returns what was kept beside that.
+
+        Raises KeyError if no turn began there, SessionError with the view unchanged.
+        """
+        _, kept = self._turns[prompt]
+        # The first view after the prompt replaced what there was at the prompt, and what came until then.
+        since = next((self._journal.expand(before) for view, before in self._undoable if view > prompt), self._live)
+        live = [record for record in since if record < prompt]
+        self._held.update((record, self.message(record)) for record in live)  # what cannot be read changes nothing
+        self._log("view", ranges=self._journal.ranges(live), how="rewind", before=prompt)
+        self._settle()
+        return kept
+
     def _settle(self) -> None:
         """Lets go of what is out of view and reads what came back into it."""
         self._held = {record: self.message(record) for record in self._live}
@@ -213,9 +237,10 @@ class Session:
         return self._metas.get(record, {})
 
     def messages(self) -> Iterator[tuple[int, Message]]:
-        """Every `message` record ever logged, in order, read from the file one by one."""
+        """Every `message` record that was not taken back, in order, read from the file one by one."""
         for record in self._journal.carriers():
-            if record["type"] == "message":
+            taken_back = any(first <= record["id"] < last for first, last in self._taken_back)
+            if record["type"] == "message" and not taken_back:
                 yield record["id"], record["message"]
 
     def note(self, kind: str, **data: Any) -> None:
@@ -258,7 +283,7 @@ class Session:
             about = {"version": VERSION, "session": self.id, "project": self.project, "created": round(time.time(), 3)}
             said = {"model": self.model_name, "system": self.system, **self._origin}
             self._journal.write("session", {**about, **said})
-            self._started = True
+            self._started, self._writer = True, self.id
         while self._waiting:
             waiting, its_fields = self._waiting[0]
             self._journal.write(waiting, its_fields)
@@ -298,6 +323,7 @@ class Session:
                 f"{VERSION}). It was left as it is; update CoreCoder to go on with it."
             )
         self.project, self.model_name, self.system = record["project"], record["model"], record["system"]
+        self._writer = str(record.get("session"))
         self._started = True
 
     def _take_message(self, record: Record) -> None:
@@ -310,13 +336,20 @@ class Session:
         if record["type"] == "message":
             self._live.append(record["id"])
             self._count += 1
+            meta = record.get("meta")
+            if isinstance(meta, dict) and meta.get("turn"):
+                self._turns[record["id"]] = self._writer, meta
 
     def _take_view(self, record: Record) -> None:
         live = self._journal.expand(record["ranges"])
-        undoes = record.get("undoes")
-        if undoes is None:
+        undoes, prompt = record.get("undoes"), record.get("before")
+        first = undoes if prompt is None else int(prompt)
+        if first is None:
             self._undoable.append((record["id"], self._journal.ranges(self._live)))
         else:
-            self._undoable = [entry for entry in self._undoable if entry[0] < undoes]
+            self._undoable = [entry for entry in self._undoable if entry[0] < first]
+        if prompt is not None:
+            self._turns = {turn: kept for turn, kept in self._turns.items() if turn < int(prompt)}
+            self._taken_back.append((int(prompt), record["id"]))
         self.undone = undoes is not None
         self._live, self._held = live, {number: self._held[number] for number in live if number in self._held}

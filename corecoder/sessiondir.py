@@ -46,12 +46,13 @@ class SessionInfo:
         return f"{day}, {plural(self.messages, 'message')}, {size}, {self.model or 'unknown model'}: {self.title}"
 
 
-def project_directory(home: Path, project: Path) -> Path:
-    """Where the logs of `project` lie: its last names to read, and a hash of its real path to tell it apart."""
+def project_directory(home: Path, project: Path, kind: str = "sessions") -> Path:
+    """Where the logs of `project` lie, or what else there is of one `kind`: its last names to read, and a hash of its
+    real path to tell it apart."""
     real = Path(os.path.realpath(project))
     words = re.sub(r"[^A-Za-z0-9._]+", "-", "-".join(real.parts[-2:])).strip("-.")[-40:]
     digest = hashlib.sha256(os.fsencode(real)).hexdigest()[:10]
-    return home / "sessions" / f"{words or 'root'}-{digest}"
+    return home / kind / f"{words or 'root'}-{digest}"
 
 
 def new_id() -> str:

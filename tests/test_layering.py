@@ -17,7 +17,7 @@ LAYERS: dict[int, str] = {
     4: "app",
     3: "agent dispatch driver",
     2: "context ledger outcome memory meter tiers intake summary tools prompt "
-    "permissions prefixes judgement readonly shellparse secretfiles",
+    "permissions prefixes judgement readonly shellparse secretfiles checkpoints checkpointstore snapshot rewind",
     1: "llm stream reader retries providers refusals dialects shapes wire models scripted errorbody sse toolcalls "
     "session sessiondir journal tool config "
     "sources forms shell child processes capture sandbox landlock",

@@ -1,4 +1,5 @@
-"""Random sessions beside a model of one: whatever is appended, replaced, undone or cut, loading gives the live view."""
+"""Random sessions beside a model of one: whatever is appended, replaced, undone, taken back or cut, loading gives the
+live view."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ def exact(value: object) -> bytes:
 
 
 class AnySession(RuleBasedStateMachine):
-    """The model: a list for the view, a list of (view before, length of the log then) for what can be undone."""
+    """The model: a list for the view, a list of (view before, length of the log then) for what can be undone, and for
+    each turn the same and how much could be undone then."""
 
     @initialize()
     def begin(self) -> None:
@@ -44,17 +46,31 @@ class AnySession(RuleBasedStateMachine):
         self.logged: list[Message] = []
         self.ids: list[int] = []
         self.undoable: list[tuple[list[Message], int]] = []
+        self.turns: list[tuple[list[Message], int, int]] = []
+        self.everything: list[tuple[int, Message]] = []
         self.usage = Usage()
 
     def teardown(self) -> None:
         self.session.close()
         self.folder.cleanup()
 
-    @rule(message=MESSAGES)
-    def append(self, message: Message) -> None:
-        self.ids.append(self.session.append(message))
+    @rule(message=MESSAGES, turn=st.booleans())
+    def append(self, message: Message, turn: bool) -> None:
+        if turn:
+            self.turns.append((list(self.view), len(self.logged), len(self.undoable)))
+        self.ids.append(self.session.append(message, **({"turn": True, "cwd": "x"} if turn else {})))
         self.logged.append(message)
+        self.everything.append((self.ids[-1], message))
         self.view.append(message)
+
+    @rule(data=st.data())
+    def rewind(self, data: st.DataObject) -> None:
+        if self.turns:
+            at = data.draw(st.integers(0, len(self.turns) - 1))
+            _, record = self.session.turns[at]
+            assert self.session.rewind(record) == {"turn": True, "cwd": "x"}
+            self.view, length, undoable = self.turns[at]
+            del self.turns[at:], self.logged[length:], self.ids[length:], self.undoable[undoable:]
 
     @rule(data=st.data())
     def replace(self, data: st.DataObject) -> None:
@@ -71,6 +87,12 @@ class AnySession(RuleBasedStateMachine):
         if self.undoable:
             before, length = self.undoable.pop()
             self.view = before + self.logged[length:]
+            self.turns = [
+                # What was compacted before a turn and is undone after it stays undone where one goes back to the turn.
+                (before + self.logged[length:at], at, undoable - 1) if undoable > len(self.undoable) else turn
+                for turn in self.turns
+                for _, at, undoable in [turn]
+            ]
 
     @rule(prompt=st.integers(0, 1000))
     def count(self, prompt: int) -> None:
@@ -122,7 +144,9 @@ class AnySession(RuleBasedStateMachine):
     def every_message_can_be_fetched(self) -> None:
         assert [record for record, _ in self.session.messages()] == self.ids
         assert exact([message for _, message in self.session.messages()]) == exact(self.logged)
-        assert exact([self.session.message(record) for record in self.ids]) == exact(self.logged)
+        assert len(self.session.turns) == len(self.turns)
+        for record, message in self.everything:
+            assert exact(self.session.message(record)) == exact(message)
         assert len(self.session._held) <= len(self.view)
 
 

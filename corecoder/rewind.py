@@ -1,0 +1,292 @@
+"""Going back to before a turn: files and conversation together, after a look at what would happen.
+
+What a turn changed goes back to what it was; what somebody else changed since, or in between, stays unless it is
+forced. Files go first, then one `view` record takes the conversation back, so that a kill in between leaves something
+that can be done again. Nothing in git's own directory is touched, but for the index where a step changed it, nobody
+else did, and HEAD stands where it stood: what was staged is the user's work too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from secrets import token_hex
+from typing import Literal
+
+from .checkpoints import Change, CheckpointError, Checkpoints
+from .context import ContextManager
+from .errors import SessionError
+from .journal import words
+from .messages import text_of
+from .session import Session
+from .snapshot import ABSENT, State, head, shown
+from .text import one_line, plural
+from .tool import Workspace
+
+Action = Literal["restore", "create", "remove", "leave"]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn that can be gone back to before: its number from 1, the first words of its prompt, what it changed."""
+
+    number: int
+    record: int
+    words: str
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FileChange:
+    """What happens, or happened, to one path. `reason` says why it is left as it is, `forcible` that force helps."""
+
+    path: str
+    action: Action
+    reason: str = ""
+    forcible: bool = False
+
+
+@dataclass(frozen=True)
+class Rewind:
+    """Going back to before `turn`: `turns` of them, what becomes of which file, and what else there is to know."""
+
+    turn: Turn
+    turns: int
+    files: tuple[FileChange, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Item:
+    """One path on its way back; `now` is how it is."""
+
+    key: bytes
+    before: State
+    now: State
+    change: FileChange
+
+
+class Rewinder:
+    """The turns of one session and the way back to before each."""
+
+    def __init__(
+        self, session: Session, context: ContextManager, workspace: Workspace, checkpoints: Checkpoints | None
+    ) -> None:
+        self._session = session
+        self._context = context
+        self._workspace = workspace
+        self._kept = checkpoints if checkpoints and not checkpoints.store.is_empty else None
+        self._notes = () if checkpoints else ("files stay as they are: nothing keeps what this agent changes",)
+
+    def turns(self) -> list[Turn]:
+        """The turns that are still part of the conversation, the oldest first."""
+        with self._store():
+            return [self._turn(number, *turn) for number, turn in enumerate(self._session.turns, 1)]
+
+    def preview(self, number: int | None = None) -> Rewind:
+        """What going back to before this turn (the last one, if none is given) would do. Raises CoreCoderError."""
+        with self._store():
+            return self._plan(number)[0]
+
+    def rewind(self, number: int | None = None, *, force: bool = False) -> Rewind:
+        """Goes back, and says what became of the files. With `force` also where somebody else changed them.
+
+        Raises CoreCoderError with the conversation as it was; files that were brought back by then stay so.
+        """
+        with self._store():
+            rewind, items = self._plan(number)
+            if self._kept:
+                done = _Restorer(self._kept).restore(items, force=force)
+                # Where case does not count, removing `A` took a restored `a` away: the second round makes it again.
+                _, items = self._plan(number)
+                done.update(_Restorer(self._kept).restore(items, force=force))
+                rewind = replace(rewind, files=tuple(done.values()))
+        place = self._session.rewind(rewind.turn.record).get("cwd")
+        if isinstance(place, str):
+            self._workspace.cwd = Path(place) if os.path.isdir(place) else self._workspace.root
+            self._session.note("cwd", path=str(self._workspace.cwd))
+        self._context.follow(self._session)
+        self._session.sync()
+        return rewind
+
+    @contextlib.contextmanager
+    def _store(self) -> Iterator[None]:
+        """What was kept, for us alone and up to date. Raises CheckpointError."""
+        if self._kept is None:
+            yield
+            return
+        try:
+            self._kept.settle()
+            with self._kept.store.transaction():
+                yield
+        except (OSError, sqlite3.Error) as error:
+            raise CheckpointError(f"what was kept cannot be read: {words(error)}") from error
+
+    def _turn(self, number: int, session: str, record: int) -> Turn:
+        changes = self._kept.changes([(session, record)]) if self._kept else []
+        names = dict.fromkeys(shown(change.path) for change in changes)
+        return Turn(number, record, one_line(text_of(self._session.message(record)), 60), tuple(names))
+
+    def _plan(self, number: int | None) -> tuple[Rewind, list[_Item]]:
+        turns = [self._turn(place, *turn) for place, turn in enumerate(self._session.turns, 1)]
+        if not turns:
+            raise SessionError("there is no turn to undo in this session.")
+        if number is None:
+            number = len(turns)
+        if not 1 <= number <= len(turns):
+            raise SessionError(f"there is no turn {number}; the turns of this session are 1 to {len(turns)}.")
+        gone = turns[number - 1 :]
+        if not self._kept:
+            return Rewind(gone[0], len(gone), notes=self._notes), []
+        turns_gone = self._session.turns[number - 1 :]
+        changes, about = self._kept.changes(turns_gone), self._kept.about(turns_gone)
+        notes = []
+        if about.dropped:
+            notes.append(f"what {plural(about.dropped, 'step')} of these turns changed is no longer kept")
+        if about.cut:
+            notes.append("a step was cut off by a crash: what was changed by hand after it counts as its own")
+        items = _items(changes, self._kept.look({change.path for change in changes}))
+        git = head(self._kept.root)
+        if git and changes and git[1] != about.head:
+            items = [item for item in items if item.key != self._kept.index]
+            notes.append("git's HEAD has moved since; commits, branches and the index stay as they are")
+        return Rewind(gone[0], len(gone), tuple(item.change for item in items), tuple(notes)), items
+
+
+def _items(changes: Iterable[Change], now: Mapping[bytes, State]) -> list[_Item]:
+    """For each path the state to go back to, and what that takes."""
+    first: dict[bytes, State] = {}
+    last: dict[bytes, State] = {}
+    broken: set[bytes] = set()
+    for change in changes:
+        first.setdefault(change.path, change.before)
+        if change.shared or last.setdefault(change.path, change.before).facts != change.before.facts:
+            broken.add(change.path)
+        last[change.path] = change.after
+    items = []
+    for key in sorted(first):
+        before, after, current = first[key], last[key], now[key]
+        if before.facts in (after.facts, current.facts):
+            continue
+        ours = current.facts == after.facts and key not in broken
+        items.append(_Item(key, before.facts, current.facts, _decided(shown(key), before, current, ours=ours)))
+    return items
+
+
+def _decided(name: str, before: State, now: State, *, ours: bool) -> FileChange:
+    lost = before.kind == "closed" and now.facts.kind != "dir"
+    if lost or before.kind == "other" or (before.kind in ("file", "link") and not before.blob):
+        return FileChange(name, "leave", "its content was not kept")
+    if now.kind == "closed" and before == ABSENT:
+        return FileChange(name, "leave", "nobody looked into it")
+    if not ours:
+        return FileChange(name, "leave", "somebody else changed it as well", forcible=True)
+    return FileChange(name, _action(before, now))
+
+
+def _action(before: State, now: State) -> Action:
+    if before == ABSENT:
+        return "remove"
+    return "create" if now == ABSENT else "restore"
+
+
+class _Restorer:
+    """Makes files what they were. Never follows a link, and removes no directory that holds anything."""
+
+    def __init__(self, kept: Checkpoints) -> None:
+        self._kept = kept
+
+    def restore(self, items: Iterable[_Item], *, force: bool) -> dict[bytes, FileChange]:
+        """First goes what is in the way, then directories come back and what is in them. Returns what was done."""
+        results = {item.key: item.change for item in items}
+        chosen = [item for item in items if item.change.action != "leave" or (force and item.change.forcible)]
+        for item in chosen:
+            results[item.key] = FileChange(item.change.path, _action(item.before, item.now))
+        deep = sorted(chosen, key=lambda item: item.key, reverse=True)
+        for work, part in ((self._open, chosen), (self._clear, deep), (self._make, chosen), (self._close, deep)):
+            for item in part:
+                if results[item.key].action != "leave":
+                    try:
+                        work(item)
+                    except OSError as error:
+                        results[item.key] = FileChange(item.change.path, "leave", words(error))
+        self._kept.look(results)
+        return results
+
+    def _place(self, item: _Item) -> bytes:
+        """The path, once it is certain that it leads through no link."""
+        full = self._kept.full(item.key)
+        if os.path.realpath(folder := os.path.dirname(full)) != folder:
+            raise OSError(f"{shown(os.path.dirname(item.key))} is a link now")
+        return full
+
+    def _open(self, item: _Item) -> None:
+        """A directory that stays may have been closed to its owner."""
+        if item.now.kind == "dir" and item.now.mode & 0o700 != 0o700:
+            os.chmod(self._place(item), item.now.mode | 0o700)
+
+    def _clear(self, item: _Item) -> None:
+        if item.now == ABSENT or (item.before.kind == item.now.kind):
+            return
+        path = self._place(item)
+        if item.now.kind == "dir":
+            os.rmdir(path)
+        elif item.before == ABSENT or item.before.kind == "dir":
+            os.unlink(path)
+
+    def _make(self, item: _Item) -> None:
+        if item.before == ABSENT:
+            return
+        path = self._place(item)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if item.key == self._kept.index:  # git's own protocol
+            _put(path, lambda new: self._fill(new, item.before), path + b".lock")
+        elif item.before.kind == "dir":
+            os.makedirs(path, exist_ok=True)
+        elif item.before.kind == "link":
+            _put(path, lambda new: os.symlink(self._kept.store.content(item.before.blob), new))
+        elif item.now._replace(mode=item.before.mode) != item.before:
+            self._write(path, item.before)
+        else:
+            os.chmod(path, item.before.mode)
+
+    def _write(self, path: bytes, state: State) -> None:
+        info = os.lstat(path) if os.path.lexists(path) else None
+        can_replace = os.access(os.path.dirname(path), os.W_OK)
+        if info is None or not stat.S_ISREG(info.st_mode) or (info.st_nlink == 1 and can_replace):
+            _put(path, lambda new: self._fill(new, state))
+            return
+        os.chmod(path, state.mode | 0o600)
+        with open(path, "r+b") as file:  # its other names see it as well
+            file.write(self._kept.store.content(state.blob))
+            file.truncate()
+        os.chmod(path, state.mode)
+
+    def _fill(self, new: bytes, state: State) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+        with open(os.open(new, flags, 0o600), "wb") as file:
+            file.write(self._kept.store.content(state.blob))
+        os.chmod(new, state.mode)
+
+    def _close(self, item: _Item) -> None:
+        if item.before.kind == "dir":
+            os.chmod(self._place(item), item.before.mode)
+
+
+def _put(path: bytes, make: Callable[[bytes], None], new: bytes = b"") -> None:
+    """Lets `make` create a file beside `path`, called `new` if that is given, and puts it there in one go."""
+    new = new or os.path.join(os.path.dirname(path), b".corecoder-%s.tmp" % token_hex(6).encode())
+    try:
+        make(new)
+        os.replace(new, path)
+    except FileExistsError:
+        raise OSError("another git is at work") from None
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(new)
+        raise

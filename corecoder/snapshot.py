@@ -1,0 +1,237 @@
+"""What lies in a project: one bounded walk that opens no file, and which of it is not worth keeping.
+
+Names are bytes, relative to the project, because a name is whatever the file system says. A directory that is not
+looked into is reported with the reason: what lies below it is unknown, which is not the same as absent. git is asked
+once which directories it ignores, in a way that cannot run a program of the repository's choosing; where it cannot
+say, a few names and marks stand in for it.
+
+The price is one `lstat` for each file, about a second for 100,000.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from .jobs import CancelToken
+from .text import printable
+
+GIT = b".git"
+CACHE, IGNORED = "a cache", "ignored by git"  # reasons that hold for every directory of their kind
+NEVER = (0, 0, 0)
+_FULL = "too many files"
+_CACHES = frozenset((b"node_modules", b"__pycache__"))
+# CACHEDIR.TAG: bford.info/cachedir; pyvenv.cfg: PEP 405. What holds one of them can be made again.
+_CACHE_MARKS = frozenset((b"CACHEDIR.TAG", b"pyvenv.cfg"))
+_GIT_TIMEOUT = 10.0  # seconds
+# core.fsmonitor names a program. The rest is what git should not read or write for us.
+_GIT_COMMAND = (
+    "-c core.fsmonitor=false -c core.hooksPath=/dev/null -c core.untrackedCache=false "
+    "ls-files -z --others --ignored --exclude-standard --directory"
+).split()
+_GIT_ENV = {"GIT_OPTIONAL_LOCKS": "0", "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+
+
+class State(NamedTuple):
+    """What can be brought back of one path.
+
+    `kind` is "file", "link", "dir", "closed" (a directory that was not looked into), "other" or "absent"; `mode` its
+    permission bits; `blob` the number of its content or target, 0 where that is not kept.
+    """
+
+    kind: str
+    mode: int = 0
+    blob: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.mode} {self.blob}"
+
+    @classmethod
+    def parse(cls, text: str) -> State:
+        kind, mode, blob = text.split()
+        return cls(kind, int(mode), int(blob))
+
+    @property
+    def facts(self) -> State:
+        """The same for every way of looking at it."""
+        return self._replace(kind="dir") if self.kind == "closed" else self
+
+
+ABSENT = State("absent")
+
+
+class Known(NamedTuple):
+    """A state and the stamp that it was seen with: mtime and ctime in ns, size; zeros where it proves nothing."""
+
+    state: State
+    stamp: tuple[int, int, int] = NEVER
+
+
+@dataclass
+class Walk:
+    """What was found: `found` maps each path to its lstat, `closed` each directory that was not looked into to the
+    reason. The project itself is b"", and is in neither unless it could not be looked into."""
+
+    found: dict[bytes, os.stat_result] = field(default_factory=dict)
+    closed: dict[bytes, str] = field(default_factory=dict)
+
+
+def walk(root: Path, most: int, token: CancelToken, leave_out: Collection[Path] = ()) -> Walk:
+    """Everything below `root`, breadth first, until `most` files and directories are found. Raises Cancelled."""
+    top = os.fsencode(root)
+    ignored = ignored_directories(root)
+    ours = {os.fsencode(path.relative_to(root)) for path in leave_out if path.is_relative_to(root)}
+    seen = Walk()
+    if not os.path.isdir(top):
+        return seen  # it is gone, and so is everything in it
+    device = os.lstat(top).st_dev
+    queue = deque([b""])
+    while queue:
+        token.check()
+        folder = queue.popleft()
+        room = most - len(seen.found)
+        # With next to no room left it is not worth opening thousands.
+        entries = _entries(os.path.join(top, folder), room) if room >= most // 100 else _FULL
+        if isinstance(entries, str):
+            seen.closed[folder] = entries
+            continue
+        if folder and ignored is None and not _CACHE_MARKS.isdisjoint(entry.name for entry in entries):
+            seen.closed[folder] = CACHE
+            continue
+        prefix = os.path.join(folder, b"")
+        for entry in entries:
+            path = prefix + entry.name
+            try:
+                info = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue  # removed just now
+            if not stat.S_ISDIR(info.st_mode):
+                seen.found[path] = info
+            elif path not in ours and path != GIT:
+                seen.found[path] = info
+                if reason := _closed(path, info, device, ignored):
+                    seen.closed[path] = reason
+                else:
+                    queue.append(path)
+    return seen
+
+
+def _entries(folder: bytes, room: int) -> list[os.DirEntry[bytes]] | str:
+    """What is in `folder`, or the reason why it is not looked into."""
+    try:
+        with os.scandir(folder) as scan:
+            entries = list(islice(scan, room + 1))
+    except FileNotFoundError:
+        return []  # removed since its parent was read
+    except OSError as error:
+        return error.strerror or "unreadable"
+    return entries if len(entries) <= room else _FULL
+
+
+def _closed(path: bytes, info: os.stat_result, device: int, ignored: Collection[bytes] | None) -> str:
+    name = os.path.basename(path)
+    if name == GIT:
+        return "a repository of its own"
+    if info.st_dev not in (device, 0):  # Windows says 0 of an entry
+        return "another file system"
+    if ignored is None:
+        return CACHE if name in _CACHES else ""
+    return IGNORED if path in ignored else ""
+
+
+def ignored_directories(root: Path) -> frozenset[bytes] | None:
+    """The directories below `root` that git ignores as a whole; None where git is missing or cannot say."""
+    git = shutil.which("git")
+    if git is None or not os.path.isabs(git):
+        return None
+    env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        ran = subprocess.run(
+            [git, *_GIT_COMMAND],
+            cwd=root,
+            env={**env, **_GIT_ENV},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_GIT_TIMEOUT,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    if ran.returncode:
+        return None
+    names = sorted(ran.stdout.split(b"\0"))
+    following = [*names[1:], b""]
+    # A directory that merely holds nothing but ignored files is listed together with them.
+    return frozenset(
+        name.rstrip(b"/").replace(b"/", os.fsencode(os.sep))
+        for name, after in zip(names, following, strict=True)
+        if name.endswith(b"/") and name != b"./" and not after.startswith(name)
+    )
+
+
+def head(root: Path) -> tuple[Path, str] | None:
+    """git's directory of the repository at `root` and what its HEAD stands for: a branch and a commit. None if `root`
+    is not the top of one."""
+    git = root / ".git"
+    try:
+        if git.is_file():  # a linked worktree: gitrepository-layout(5)
+            git = root / os.fsdecode(git.read_bytes().strip().removeprefix(b"gitdir: "))
+        name = (git / "HEAD").read_text("utf-8", "replace").strip()
+        common = git / (git / "commondir").read_text().strip() if (git / "commondir").exists() else git
+        ref = name.removeprefix("ref: ")
+        if ref == name:
+            return git, name
+        if (common / ref).is_file():
+            return git, f"{ref} {(common / ref).read_text('utf-8', 'replace').strip()}"
+        packed = common / "packed-refs"
+        lines = packed.read_text("utf-8", "replace").splitlines() if packed.exists() else []
+        return git, f"{ref} {next((line for line in lines if line.endswith(f' {ref}')), '')}"
+    except (OSError, ValueError):
+        return None
+
+
+def differs(old: Known, new: Known) -> bool:
+    """Whether something was done to the path between these two looks."""
+    one, other = old.state.facts, new.state.facts
+    if one.kind == other.kind == "file" and not (one.blob and other.blob):
+        return one.mode != other.mode or old.stamp[::2] != new.stamp[::2]  # by mtime and size: no content to compare
+    return one != other
+
+
+def is_walked(path: bytes) -> bool:
+    """Whether `path` is one that a walk would come to."""
+    return not os.path.isabs(path) and not path.startswith(GIT + os.fsencode(os.sep))
+
+
+def above(path: bytes) -> Iterator[bytes]:
+    """The directories above `path`, the project last."""
+    while path:
+        path, before = os.path.dirname(path), path
+        if path == before:
+            return
+        yield path
+
+
+def shown(path: bytes) -> str:
+    """`path` for a person."""
+    return printable(os.fsdecode(path)) or "."
+
+
+def told(unkept: Mapping[bytes, str]) -> list[str]:
+    """What is not kept, in a few words for each reason."""
+    reasons: dict[str, list[str]] = {}
+    for path, reason in sorted(unkept.items()):
+        reasons.setdefault(reason, []).append(shown(path))
+    parts = []
+    for reason, names in reasons.items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        parts.append(reason if names == [shown(GIT)] else f"{', '.join(names[:3])}{more} ({reason})")
+    return parts
