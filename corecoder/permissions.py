@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ class Allow:
     """The call may run, in the sandbox if there is one and `confined` is true: what nobody looked at runs confined,
     what a person said yes to runs as it is."""
 
-    confined: bool = True
+    confined: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True)
