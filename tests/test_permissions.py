@@ -161,6 +161,51 @@ def test_in_a_sandbox_auto_runs_commands_and_still_refuses_what_is_outside_or_se
     )
 
 
+MAKE = {"command": "make"}
+OUT = {"command": "make", "unconfined": True}
+
+
+def is_confined(verdict: Verdict) -> bool:
+    assert isinstance(verdict, Allow)
+    return verdict.confined
+
+
+def test_what_nobody_looked_at_runs_confined_and_what_a_person_allowed_as_it_is() -> None:
+    bash, workspace = BashTool(), Workspace.at(Path.cwd())
+    auto = Permissions("auto", workspace, confined=True)
+    assert is_confined(auto.judge(bash, MAKE))
+    assert isinstance(auto.judge(bash, OUT), Refuse)
+    assert is_confined(auto.judge(bash, {"command": "ls"}))
+    assert isinstance(auto.judge(bash, {"command": "ls", "unconfined": True}), Refuse)
+    auto.attended = True
+    assert isinstance(auto.judge(bash, OUT), Ask)
+    assert not is_confined(auto.settle(bash, OUT, "yes"))
+    ask = Permissions("ask", workspace, confined=True)
+    assert isinstance(ask.judge(bash, {"command": "ls", "unconfined": True}), Ask)
+    pytest_run = {"command": "pytest -q"}
+    assert not is_confined(ask.settle(bash, pytest_run, "always"))
+    assert not is_confined(ask.judge(bash, {"command": "pytest -x"}))
+    assert not is_confined(Permissions("yolo", workspace).judge(bash, MAKE))
+
+
+def test_a_sandbox_that_was_demanded_holds_whatever_was_said_yes_to() -> None:
+    bash, workspace = BashTool(), Workspace.at(Path.cwd())
+    yolo = Permissions("yolo", workspace, confined=True, all_confined=True)
+    assert is_confined(yolo.judge(bash, MAKE))
+    assert isinstance(yolo.judge(bash, OUT), Refuse)
+    ask = Permissions("ask", workspace, confined=True, all_confined=True)
+    assert is_confined(ask.settle(bash, MAKE, "yes"))
+    question = ask.judge(bash, OUT)
+    assert isinstance(question, Ask)
+    assert "outside the sandbox" in question.text
+    assert not is_confined(ask.settle(bash, OUT, "yes"))
+
+
+def test_a_background_job_may_always_be_stopped() -> None:
+    for mode in ("ask", "auto", "plan", "yolo"):
+        assert judge(mode, BashTool(), stop=1) == Allow()
+
+
 def test_where_somebody_is_there_auto_asks_for_what_it_would_refuse(keys: Path) -> None:
     permissions = Permissions("auto", Workspace.at(Path.cwd()))
     permissions.attended = True

@@ -16,6 +16,7 @@ from server import Call, D, F, HTTPError, StrictServer, Text, call, sse
 from corecoder.cli import main
 from corecoder.errors import ConfigError
 from corecoder.print_mode import join_prompt, read_input
+from corecoder.sandbox import Policy, choose
 from corecoder.terminal import Screen
 
 Run = Callable[..., tuple[int, str, str]]
@@ -161,10 +162,43 @@ def test_a_window_in_which_nothing_can_be_sent_makes_no_session(
 
 def test_something_refused_in_the_last_step_ends_with_4(run: Run, project: Path) -> None:
     with StrictServer(call("bash", command="touch made"), "I was not allowed to.") as server:
-        code, out, err = run("-p", "make a file", server=server)
+        code, out, err = run("--sandbox", "off", "-p", "make a file", server=server)
     assert (code, out) == (4, "I was not allowed to.\n")
     assert "refused" in err
     assert not (project / "made").exists()
+
+
+@pytest.mark.parametrize("backend", ["bubblewrap", "landlock"])
+def test_a_task_runs_its_commands_confined_without_a_word_from_anybody(
+    run: Run, project: Path, tmp_path: Path, backend: str
+) -> None:
+    try:
+        choose(Policy((project,)), backend)
+    except ConfigError as error:
+        pytest.skip(str(error))
+    outside = Path(os.path.expanduser("~")) / "outside"
+    with StrictServer(
+        [call("bash", command="echo made > made; cat made"), call("bash", command=f"echo no > {outside}")],
+        call("bash", command=f"echo no > {outside}", unconfined=True),
+        "done what I could",
+    ) as server:
+        code, out, err = run("--sandbox", backend, "-p", "make a file", server=server)
+        results = [item["content"] for item in server.requests[-1]["messages"] if item["role"] == "tool"]
+    assert (project / "made").read_text() == "made\n"
+    assert not outside.exists()
+    assert results[0].startswith("made\n[exit code 0")
+    assert "with unconfined set" in results[1]
+    assert results[2].startswith("Not run: it asks to leave the sandbox")
+    assert f"{backend.capitalize()} confines commands" in err
+    assert "Left open" in err
+    assert (code, out) == (4, "done what I could\n")
+
+
+def test_a_sandbox_that_was_demanded_and_is_not_there_is_an_error(run: Run) -> None:
+    wanted = "landlock" if sys.platform == "darwin" else "seatbelt"
+    code, out, err = run("--sandbox", wanted, "-p", "hi", "--base-url", "http://127.0.0.1:9/v1", "-m", "m")
+    assert (code, out) == (2, "")
+    assert "No sandbox works here" in err
 
 
 def test_yes_allows_it(run: Run, project: Path) -> None:
