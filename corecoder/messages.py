@@ -219,9 +219,11 @@ def _repaired_group(message: Message, results: list[Message]) -> list[Message]:
     mended = [_mended_call(call) for call in calls]
     taken: set[str] = set()
     for number, call in enumerate(mended):
-        wanted = call.get("id")
+        wanted = _clean(call.get("id"))
         if not isinstance(wanted, str) or not wanted or wanted in taken:
-            call = mended[number] = {**call, "id": _fresh_id(str(wanted or "call"), taken)}
+            wanted = _fresh_id(str(wanted or "call"), taken)
+        if wanted != call.get("id"):
+            call = mended[number] = {**call, "id": wanted}
         taken.add(call["id"])
     blank = message.get("content") is not None and not _has_content(message)
     if blank or mended != message["tool_calls"]:

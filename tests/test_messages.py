@@ -268,6 +268,16 @@ def _broken_rules(message: Message) -> list[str]:
     return faults
 
 
+def test_ids_that_are_no_text_stay_paired_and_unique() -> None:
+    broken = [
+        {"id": half, "type": "function", "function": {"name": "b", "arguments": "{}"}}
+        for half in ("a\ud83d", "a\ud83e")
+    ]
+    view = [{"role": "user", "content": "x"}, {"role": "assistant", "content": None, "tool_calls": broken}]
+    assert unpaired(repair(view)) == []
+    assert len({made["id"] for made in repair(view)[1]["tool_calls"]}) == 2
+
+
 @settings(max_examples=250, deadline=None)
 @given(VIEW)
 def test_whatever_the_history_the_repaired_view_breaks_no_rule(view: list[Message]) -> None:
