@@ -158,11 +158,12 @@ def test_however_often_a_signal_is_sent_it_ends_as_cleanly(project: Path, monkey
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl of Linux")
 def test_nothing_hides_from_the_end_of_the_session(project: Path) -> None:
-    hidden = f"env -i setsid {SLEEP} & env -i setsid sh -c '{SLEEP} & exit 3' & wait $!; pgrep -cxf '{SLEEP}'"
+    hidden = f"env -i setsid {SLEEP} & env -i setsid sh -c '{SLEEP} & exit 3' & wait $!"
+    hidden += f"; until [ $(pgrep -cxf '{SLEEP}') = 2 ]; do sleep 0.05; done; echo hidden"
     with StrictServer(call("bash", command=hidden), "done") as server, program(server, "-p", "x", "--yes") as process:
         code, _, err = ended(process)
         assert code == 0, err
-        assert server.requests[-1]["messages"][-1]["content"].startswith("2\n")
+        assert server.requests[-1]["messages"][-1]["content"].startswith("hidden\n")
     assert not running(SLEEP)
 
 
