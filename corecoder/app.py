@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import date
 from pathlib import Path
 
@@ -74,6 +75,8 @@ def make_sandbox(config: Config, workspace: Workspace) -> tuple[Sandbox | None, 
     """What confines commands here, and words for it. Raises ConfigError where one was demanded and there is none."""
     if config.sandbox == "off" or (config.sandbox == "auto" and config.mode == "yolo"):
         return None, ""
+    with contextlib.suppress(OSError):  # what is to be hidden must be there to be covered
+        config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         sandbox, why = choose(policy_for(workspace.root, config.home, offline=config.offline), config.sandbox)
     except ConfigError as error:

@@ -71,12 +71,15 @@ class Dispatcher:
         return calls
 
     def run(self, driver: Driver, calls: list[PreparedCall]) -> Generator[Event, None, None]:
-        """Asks for consent, then runs what may run. After a cancel the rest stays without a result."""
-        for prepared in calls:
-            if prepared.result is None:
-                yield from self._consent(driver, prepared)
+        """Asks for consent, then runs what may run. After a cancel the rest stays without a result.
+
+        A call is judged right before it runs: one that ran before it may have changed what its words mean, by a link.
+        """
         for group in _groups(calls):
             driver.poll()
+            for prepared in group:
+                if prepared.result is None:
+                    yield from self._consent(driver, prepared)
             yield from self._run_group(driver, group)
         driver.poll()
 

@@ -152,33 +152,23 @@ class Jobs:
         return not any(thread.is_alive() for thread in self._threads)
 
 
-class Worker:
-    """One daemon thread that runs functions one after another, for what stays with the thread it was done on."""
+def aside(work: Callable[[], T]) -> T:
+    """Runs `work` on a thread of its own, for what is done to a thread for good; its value, or what it raised."""
+    outcome: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
 
-    def __init__(self, name: str) -> None:
-        self._inbox: queue.SimpleQueue[tuple[Callable[[], Any], queue.SimpleQueue[Any]] | None] = queue.SimpleQueue()
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+    def run() -> None:
+        try:
+            outcome.put((work(), None))
+        except BaseException as error:  # noqa: BLE001 - it is the caller's
+            outcome.put((None, error))
 
-    def call(self, work: Callable[[], T]) -> T:
-        """Runs `work` on the thread; returns its value, or raises what it raised."""
-        answer: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
-        self._inbox.put((work, answer))
-        value, error = answer.get()
-        if error is not None:
-            raise error
-        return cast(T, value)
-
-    def close(self) -> None:
-        """Ends the thread once it has nothing more to do."""
-        self._inbox.put(None)
-
-    def _run(self) -> None:
-        while (item := self._inbox.get()) is not None:
-            work, answer = item
-            try:
-                answer.put((work(), None))
-            except BaseException as error:  # noqa: BLE001 - it is the caller's
-                answer.put((None, error))
+    thread = threading.Thread(target=run, name="aside", daemon=True)
+    thread.start()
+    value, error = outcome.get()
+    thread.join()
+    if error is not None:
+        raise error
+    return cast(T, value)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from typing import Any
 from . import landlock
 from .child import Start
 from .errors import ConfigError
-from .jobs import Worker
+from .jobs import aside
 
 # Keys and other agents' files, below the home directory.
 HIDDEN = (
@@ -52,12 +52,13 @@ KEPT_CAPABILITIES = {
     "CAP_SETUID": 7,
 }
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/pts")
-_GIT_RUNS = ("hooks", "config", "config.worktree")  # files of a repository that can make git run a program
+_GIT_RUNS = ("hooks", "config", "config.worktree", "commondir")  # files of a repository that can make git run a program
 
 
 @dataclass(frozen=True)
 class Policy:
-    """What a command may do, in real paths that exist. `guarded` lies inside `writable` and is not to be changed."""
+    """What a command may do, in real paths. What is `writable` exists; `guarded` lies inside it and is not to be
+    changed; what is `hidden` may come to exist."""
 
     writable: tuple[Path, ...]
     guarded: tuple[Path, ...] = ()
@@ -75,29 +76,37 @@ def policy_for(root: Path, home: Path, *, offline: bool = False) -> Policy:
         raise ConfigError(f"{root} holds the home directory, so nothing in it could be kept from a command.")
     git = list(_git_directories(root))
     places = [root, *git, *map(Path, ("/tmp", "/var/tmp", tempfile.gettempdir())), *(user / name for name in CACHES)]
-    hidden = [place for place in _real([home, *(user / name for name in HIDDEN)]) if not root.is_relative_to(place)]
+    hidden = _real([home, *(user / name for name in HIDDEN)])
+    guarded = [place / name for place in git for name in _GIT_RUNS]
+    guarded += [root / ".git"] if (root / ".git").is_file() else []
     return Policy(
-        writable=tuple(place for place in _real(places) if not user.is_relative_to(place)),
-        guarded=tuple(place / name for place in git for name in _GIT_RUNS),
-        hidden=tuple(hidden),
+        writable=tuple(place for place in _real(places) if place.exists() and not user.is_relative_to(place)),
+        guarded=tuple(guarded),
+        hidden=tuple(place for place in hidden if not root.is_relative_to(place)),
         offline=offline,
     )
 
 
 def _real(paths: Iterable[Path]) -> list[Path]:
-    """The real places of those paths that exist, each once."""
-    return list(dict.fromkeys(Path(os.path.realpath(path)) for path in paths if os.path.exists(path)))
+    """The real places of `paths`, each once."""
+    return list(dict.fromkeys(Path(os.path.realpath(path)) for path in paths))
 
 
 def _git_directories(root: Path) -> Iterator[Path]:
-    """The git directory of the project and, for a worktree, the one it shares (gitrepository-layout(5))."""
+    """The git directory of the project, those of its submodules and, for a worktree, the one it shares
+    (gitrepository-layout(5))."""
     git = root / ".git"
     if git.is_file():
         named = re.match(r"gitdir: (.+)", git.read_text("utf-8", "replace"))
-        git = Path(os.path.realpath(root / named[1].strip())) if named else git
+        git = root / named[1].strip() if named else git
+    git = Path(os.path.realpath(git))
     if not git.is_dir():
         return
-    yield git
+    for place, directories, files in os.walk(git):
+        if place == str(git) or {"HEAD", "config"}.issubset(files):
+            yield Path(place)
+        below = directories if place != str(git) else [name for name in directories if name == "modules"]
+        directories[:] = [name for name in below if name not in ("objects", "refs", "logs", "hooks", "info")]
     shared = git / "commondir"
     if shared.is_file():
         yield Path(os.path.realpath(git / shared.read_text("utf-8", "replace").strip()))
@@ -105,8 +114,8 @@ def _git_directories(root: Path) -> Iterator[Path]:
 
 # How programs say that they were denied something: strerror(3) of EACCES, EPERM and EROFS; without a network, curl(1)
 # and getaddrinfo(3) too.
-_DENIED = re.compile(r"permission denied|operation not permitted|read-only file system", re.IGNORECASE)
-_NO_NETWORK = re.compile(r"could not resolve|name resolution|network is unreachable|getaddrinfo", re.IGNORECASE)
+_DENIED = r"permission denied|operation not permitted|read-only file system"
+_NO_NETWORK = r"could not resolve|name resolution|network is unreachable|getaddrinfo"
 
 
 class Sandbox:
@@ -122,8 +131,8 @@ class Sandbox:
 
     def denial(self, code: int | None, output: str) -> str:
         """What to tell the model where a command that ended with `code` was probably denied something, else ""."""
-        said = _DENIED.search(output) or (self.policy.offline and _NO_NETWORK.search(output))
-        if not code or not said:
+        signs = f"{_DENIED}|{_NO_NETWORK}" if self.policy.offline else _DENIED
+        if not code or not re.search(signs, output, re.IGNORECASE):
             return ""
         return (
             f"confined: commands {self._bounds()}; if that is what failed here and the task needs it, call again with "
@@ -145,7 +154,12 @@ class Sandbox:
             yield notes
         finally:
             for place, before in self._kept.items():
-                if place.parent.is_dir():
+                if os.path.lexists(place.parent) and Path(os.path.realpath(place.parent)) != place.parent:
+                    place.parent.unlink()  # a link in the place of the directory, which was moved away
+                    notes.append(str(place.parent))
+                elif place.parent.is_file():
+                    notes += _restored({}, _contents(place.parent))
+                elif place.parent.is_dir():
                     notes += _restored(before, _contents(place))
 
 
@@ -253,7 +267,7 @@ def bubblewrap(policy: Policy) -> tuple[Start, str]:
 
     return (
         start,
-        "connections to unix sockets and, unless offline, the network",
+        "unix sockets and, unless offline, the network",
     )
 
 
@@ -262,11 +276,11 @@ def bubblewrap_arguments(policy: Policy) -> list[str]:
     options = ["--unshare-pid", "--unshare-ipc", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     for path in policy.writable:
         options += ["--bind", str(path), str(path)]
-    for path in {place.parent for place in policy.guarded}:
+    for path in sorted({place.parent for place in policy.guarded}):
         options += ["--bind", str(path), str(path)]  # else the directory could be moved away from under what follows
     for path in filter(os.path.exists, policy.guarded):
         options += ["--ro-bind", str(path), str(path)]
-    for path in policy.hidden:
+    for path in filter(os.path.exists, policy.hidden):
         options += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
     options += ["--unshare-net"] if policy.offline else []
     if os.geteuid() == 0:
@@ -280,51 +294,47 @@ def bubblewrap_arguments(policy: Policy) -> list[str]:
 
 
 def landlocked(policy: Policy) -> tuple[Start, str]:
-    """Landlock and seccomp: commands are started from a thread that is confined for good.
+    """Landlock and seccomp: each command is started from a thread of its own that was confined for good.
 
-    All commands of a session share one domain, so that a later one can end what an earlier one started. A rule is
-    about what is at a path now, so the thread is replaced once something new stands beside what is hidden.
+    So a command can signal what it started, and nothing else, also nothing that an earlier one left running. A rule is
+    about what is at a path now: what comes to lie beside something hidden can be read by the next command.
     """
     if landlock.abi() < landlock.LEAST_ABI:
         raise OSError("this kernel has no Landlock, or one that is too old (before 6.2)")
-    holder: list[tuple[tuple[tuple[str, int], ...], Worker]] = []
+    for place in policy.hidden:
+        if os.path.exists(place) and any(place.is_relative_to(writable) for writable in policy.writable):
+            raise OSError(f"it cannot hide {place}, which lies where commands may write")
 
     def start(args: list[str], **options: Any) -> subprocess.Popen[bytes]:
-        readable = tuple(_siblings(Path("/"), policy.hidden))
-        if not holder or holder[0][0] != readable:
-            worker = Worker("landlock")
-            worker.call(
-                lambda: landlock.restrict(
-                    readable=[Path(path) for path, _ in readable],
-                    writable=[*policy.writable, *map(Path, _DEVICES), Path("/dev/shm")],
-                    offline=policy.offline,
-                    capabilities=KEPT_CAPABILITIES.values(),
-                )
+        def confined() -> subprocess.Popen[bytes]:
+            landlock.restrict(
+                readable=_siblings(Path("/"), policy.hidden),
+                writable=[*policy.writable, *map(Path, _DEVICES), Path("/dev/shm")],
+                offline=policy.offline,
+                capabilities=KEPT_CAPABILITIES.values(),
             )
-            if holder:
-                holder.pop()[1].close()
-            holder.append((readable, worker))
-        return holder[0][1].call(lambda: subprocess.Popen(args, **options))
+            return subprocess.Popen(args, **options)
+
+        return aside(confined)
 
     return start, (
-        "chmod and file times outside, what a background command changes in .git/hooks and .git/config, connections to "
-        "unix sockets and, unless offline, the network"
+        "the modes, times and owners of files outside, the names of hidden ones, unix sockets and, unless offline, the "
+        "network"
     )
 
 
-def _siblings(place: Path, hidden: Iterable[Path]) -> Iterator[tuple[str, int]]:
-    """Everything beneath `place` without what is hidden, as few paths as will do, each with its inode. No links: what
-    they point to is there by itself, unless it holds something hidden."""
+def _siblings(place: Path, hidden: Iterable[Path]) -> Iterator[Path]:
+    """Everything beneath `place` without what is hidden, as few paths as will do. No links: what they point to is there
+    by itself, unless it holds something hidden."""
     inside = [path for path in hidden if path.is_relative_to(place)]
     if place in inside:
         return
+    if not inside:
+        yield place
+        return
     try:
-        if not inside:
-            info = place.lstat()
-            if not stat.S_ISLNK(info.st_mode):
-                yield str(place), info.st_ino
-            return
-        names = sorted(os.listdir(place))
+        with os.scandir(place) as entries:
+            names = [entry.name for entry in entries if not entry.is_symlink()]
     except OSError:
         return
     for name in names:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from corecoder.sandbox import Policy, Sandbox, choose
+from corecoder.sandbox import Policy, Sandbox, choose, policy_for
 
 SECRET = "sk-escaped-0123456789"
 PYTHON = sys.executable
@@ -80,6 +80,8 @@ READS = {
     "mmap": f"{PYTHON} -c 'import mmap, os; f = open(os.environ[\"S\"]); print(mmap.mmap(f.fileno(), 0, prot=1)[:])'",
     "environment": "cat /proc/$VICTIM/environ",
     "all environments": "cat /proc/[0-9]*/environ",
+    "our threads' environment": "cat /proc/$OUTER/task/*/environ | sed s/^/LEAK:/",
+    "our memory": "head -c 1 /proc/$OUTER/task/*/mem /proc/$OUTER/mem > /dev/null && echo LEAK:",
     "ps": "ps axeww",
     "unmount": "umount $(dirname $S); umount -l $S; cat $S",
     "as root": f"{PYTHON} -c 'import os; os.setuid(0); print(open(os.environ[\"S\"]).read())'",
@@ -97,6 +99,10 @@ GIT = {
     "another directory of hooks": "rm -rf .git/hooks; mkdir h; ln -s ../h .git/hooks",
     "the directory moved": "mv .git g; printf '[core]\\n\\tpager = x\\n' >> g/config; mv g .git",
     "a link to the configuration": "cp .git/config c; echo >> c; ln -sf ../c .git/config",
+    "another common directory": "cp -r .git ev; echo '[core]pager=x' >> ev/config; echo $PWD/ev > .git/commondir",
+    "a file for the directory": "mv .git .g; cp -r .g ev; echo gitdir: ev > .git",
+    "a link for the directory": "mv .git .g; cp -r .g ev; ln -s ev .git",
+    "a submodule": "git -C sub config core.fsmonitor 'touch PWNED'",
     "a configuration per worktree": "printf '[core]\\n\\tpager = x\\n' > .git/config.worktree",
 }
 NETWORK = {
@@ -144,6 +150,12 @@ class Field:
         (self.outside / "keep").write_text("kept\n")
         (self.hidden / "secret").write_text(SECRET)
         subprocess.run(["git", "init", "-q", str(self.project)], check=True)
+        modules = self.project / ".git" / "modules"
+        modules.mkdir()
+        subprocess.run(
+            ["git", "init", "-q", f"--separate-git-dir={modules / 'sub'}", str(self.project / "sub")], check=True
+        )
+        self.guarded = policy_for(self.project, self.place / "home").guarded
         self.server = socket.create_server(("127.0.0.1", 0))
         self.datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.datagrams.bind(self.server.getsockname())
@@ -158,25 +170,20 @@ class Field:
 
     def sandbox(self, name: str, *, offline: bool = False) -> Sandbox:
         """That backend, with this place's policy. Raises ConfigError where it does not work."""
-        git = self.project / ".git"
-        policy = Policy(
-            writable=(self.project,),
-            guarded=tuple(git / each for each in ("hooks", "config", "config.worktree")),
-            hidden=(self.hidden,),
-            offline=offline,
-        )
+        policy = Policy((self.project,), self.guarded, (self.hidden,), offline)
         chosen, _ = choose(policy, name)
         assert chosen
         return chosen
 
     def attempt(self, sandbox: Sandbox, command: str) -> list[str]:
         """Runs `command` confined; what it achieved that it should not have."""
-        before = self._state()
+        before, runs = self._state(), self._git_runs()
         env = {
             **os.environ,
             "O": str(self.outside),
             "S": str(self.hidden / "secret"),
             "VICTIM": str(self.victim.pid),
+            "OUTER": str(os.getpid()),
             "PORT": str(self.server.getsockname()[1]),
         }
         with sandbox.guard():
@@ -192,7 +199,8 @@ class Field:
             output = process.communicate(timeout=30)[0]
         after = self._state()
         achieved = [f"{name} is different" for name in before if before[name] != after[name]]
-        if SECRET.encode() in output:
+        achieved += [f"git may run what {path} says" for path, now in self._git_runs().items() if now != runs.get(path)]
+        if SECRET.encode() in output or b"LEAK:" in output:
             achieved.append("the secret was read")
         if self.victim.poll() is not None:
             achieved.append("a process outside was killed")
@@ -209,17 +217,16 @@ class Field:
         self.datagrams.close()
 
     def _state(self) -> dict[str, object]:
-        git = self.project / ".git"
         return {
             "the outside": {str(path): _fingerprint(path) for path in [self.outside, *self.outside.rglob("*")]},
             "the secret": _fingerprint(self.hidden / "secret"),
-            "what git runs": {
-                str(path): _fingerprint(path)
-                for name in ("hooks", "config", "config.worktree")
-                for path in [git / name, *(git / name).glob("*")]
-                if os.path.lexists(path)
-            },
         }
+
+    def _git_runs(self) -> dict[Path, object]:
+        """What is there of all that can make git run a program; that it is gone makes git run nothing."""
+        git = self.project / ".git"
+        places = [git, *self.guarded] if git.is_file() or git.is_symlink() else self.guarded
+        return {path: _fingerprint(path) for place in places for path in [place, *place.glob("*")] if path.is_file()}
 
 
 def _fingerprint(path: Path) -> object:

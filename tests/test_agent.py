@@ -252,6 +252,23 @@ def test_a_server_that_was_given_a_larger_window_is_asked_before_it_is_called_to
         assert end(server).text == "two"
 
 
+def test_a_call_is_judged_as_things_are_when_it_runs(project: Path, tmp_path: Path) -> None:
+    """A link that an earlier call of the same reply makes leads no later one out of the project."""
+
+    class Linking(Echo):
+        def execute(self, text: str) -> str:
+            (project / text).symlink_to(tmp_path / "outside")
+            return "linked"
+
+    (tmp_path / "outside").mkdir()
+    both = [call("echo", text="d"), call("write_file", file_path="d/escaped", content="x")]
+    agent = agent_with([both, "done"], Linking(), WriteFileTool())
+    agent.permissions = Permissions("auto", agent.workspace)
+    play(agent)
+    assert not (tmp_path / "outside" / "escaped").exists()
+    assert "outside the project" in [item["content"] for item in agent.session.view if item["role"] == "tool"][1]
+
+
 def test_a_window_that_a_refusal_taught_never_keeps_a_request_from_being_sent(home: Path) -> None:
     from server import StrictServer, api_error
 
