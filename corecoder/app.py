@@ -74,17 +74,21 @@ def build_agent(
 def make_sandbox(config: Config, workspace: Workspace) -> tuple[Sandbox | None, str]:
     """What confines commands here, and words for it. Raises ConfigError where one was demanded and there is none."""
     if config.sandbox == "off" or (config.sandbox == "auto" and config.mode == "yolo"):
+        if config.offline:
+            raise ConfigError("--offline holds only in a sandbox; add --sandbox required, or leave it out")
         return None, ""
     with contextlib.suppress(OSError):  # what is to be hidden must be there to be covered
         config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         sandbox, why = choose(policy_for(workspace.root, config.home, offline=config.offline), config.sandbox)
     except ConfigError as error:
-        if config.sandbox != "auto":
+        if config.sandbox != "auto" or config.offline:
             raise
         sandbox, why = None, str(error)
     if sandbox:
         return sandbox, sandbox.describe()
+    if config.offline:
+        raise ConfigError(f"--offline needs a sandbox, and none works here ({why})")
     return None, f"No sandbox: {why.removesuffix('.')}." if config.mode == "auto" else ""
 
 

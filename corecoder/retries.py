@@ -46,6 +46,13 @@ class Retries:
                     error.hint = "Try again, say it in other words, or take another model."
                 raise error
             delay = 0.0 if kind == "empty" else self._backoff(count)
+        if self._waited + delay > self._settings.retry_wait_limit:
+            longest = _span(self._settings.retry_wait_limit)
+            error.hint = (
+                f"The next wait is {_span(delay)}; all waits for one reply may take {longest} "
+                "(CORECODER_RETRY_WAIT_LIMIT). Try again later."
+            )
+            raise error
         self._waited += delay
         self.attempt += 1
         return error.said.removesuffix("."), delay
@@ -57,13 +64,6 @@ class Retries:
         overloaded = error.status is not None and error.status >= 500
         if count > (self._settings.retries if overloaded else self._settings.rate_retries):
             error.hint = "Try again later."
-            raise error
-        if self._waited + delay > self._settings.retry_wait_limit:
-            limit = _span(self._settings.retry_wait_limit)
-            error.hint = (
-                f"The next wait is {_span(delay)}; all waits for one reply may take {limit} "
-                "(CORECODER_RETRY_WAIT_LIMIT). Try again later."
-            )
             raise error
         return delay
 

@@ -626,6 +626,13 @@ def test_a_server_that_always_names_a_short_wait_is_given_up(make: Make) -> None
             assert len(server.requests) == requests
 
 
+def test_waits_after_faults_count_against_the_limit_too(make: Make) -> None:
+    with StrictServer(forever=HTTPError(502, "oops")) as server:
+        with pytest.raises(ServerFailed, match="CORECODER_RETRY_WAIT_LIMIT"):
+            make(server, settings=replace(FAST, backoff=1.0, retry_wait_limit=0.1)).chat(HI)
+        assert len(server.requests) == 1
+
+
 def test_a_wait_that_makes_no_sense_is_the_usual_one(make: Make) -> None:
     with StrictServer(api_error("slow down", status=429, headers={"Retry-After": "soon"}), "hi") as server:
         waits: list[float] = []

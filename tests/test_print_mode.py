@@ -194,6 +194,13 @@ def test_a_task_runs_its_commands_confined_without_a_word_from_anybody(
     assert (code, out) == (4, "done what I could\n")
 
 
+@pytest.mark.parametrize("flags", [["--yes"], ["--sandbox", "off"]])
+def test_no_network_without_a_sandbox_is_a_contradiction(run: Run, flags: list[str]) -> None:
+    code, out, err = run("--offline", *flags, "-p", "hi", "--base-url", "http://127.0.0.1:9/v1", "-m", "m")
+    assert (code, out) == (2, "")
+    assert "--offline holds only in a sandbox" in err
+
+
 def test_a_sandbox_that_was_demanded_and_is_not_there_is_an_error(run: Run) -> None:
     wanted = "landlock" if sys.platform == "darwin" else "seatbelt"
     code, out, err = run("--sandbox", wanted, "-p", "hi", "--base-url", "http://127.0.0.1:9/v1", "-m", "m")
