@@ -45,11 +45,10 @@ def main() -> int:
     missed = 0
     with tempfile.TemporaryDirectory(prefix="corecoder-bench-") as name:
         place = Path(name).resolve()
-        project, home = place / "project", place / "home"
+        project = place / "project"
         project.mkdir()
-        home.mkdir()
         subprocess.run(["git", "init", "-q", str(project)], check=True)
-        policy = policy_for(project, home)
+        policy = policy_for(project, Path.home() / ".corecoder")
         working: dict[str, Sandbox] = {}
         for backend in BACKENDS:
             try:

@@ -220,8 +220,12 @@ def choose(policy: Policy, wanted: str = "auto") -> tuple[Sandbox | None, str]:
             continue
         reason = _probe(make)
         if not reason:
-            start, leaves_open = make(policy)
-            return Sandbox(name, start, leaves_open, policy), ""
+            try:
+                start, leaves_open = make(policy)
+            except OSError as error:
+                reason = str(error)
+            else:
+                return Sandbox(name, start, leaves_open, policy), ""
         reasons.append(f"{name}: {reason}")
     why = "; ".join(reasons)
     if wanted != "auto":

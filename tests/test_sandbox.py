@@ -164,6 +164,13 @@ def test_what_seatbelt_is_given() -> None:
     assert told[2:] == ["-D", f"W0={project}", "-D", "W1=/dev", "-D", f"G0={git}", "-D", f"H0={keys}"]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="Landlock")
+def test_landlock_is_not_taken_where_it_could_not_hide_a_key(tmp_path: Path) -> None:
+    sandbox_for(Policy((tmp_path,)), "landlock")
+    with pytest.raises(ConfigError, match="cannot hide"):
+        choose(Policy((tmp_path,), hidden=(tmp_path / "home",)), "landlock")
+
+
 def test_a_backend_that_does_not_work_here_is_named_with_the_reason(tmp_path: Path) -> None:
     wanted = "seatbelt" if sys.platform != "darwin" else "landlock"
     with pytest.raises(ConfigError, match=f"{wanted}: .* --sandbox off"):
