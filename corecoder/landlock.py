@@ -8,13 +8,13 @@ command could empty any file it cannot write.
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import stat
 import struct
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 LEAST_ABI = 3
@@ -45,7 +45,7 @@ def abi() -> int:
 
 
 def restrict(
-    *, readable: Iterable[Path], writable: Iterable[Path], offline: bool = False, capabilities: Iterable[int] = ()
+    *, readable: Iterable[str], writable: Iterable[str], offline: bool = False, capabilities: Iterable[int] = ()
 ) -> None:
     """Lets the calling thread read files only beneath `readable` and change things only beneath `writable`.
 
@@ -60,7 +60,7 @@ def restrict(
     attributes = struct.pack("QQQ", handled, 0, _SCOPES)[: 24 if version >= 6 else 8]
     ruleset = _call("syscall", _CREATE_RULESET, attributes, len(attributes), 0)
     try:
-        _allow(ruleset, Path("/"), _EXECUTE | _READ_DIR)
+        _allow(ruleset, "/", _EXECUTE | _READ_DIR)
         for path in readable:
             _allow(ruleset, path, _READ_FILE)
         for path in writable:
@@ -82,7 +82,7 @@ def _keep_capabilities(kept: int) -> None:
     _call("capset", header, struct.pack("6I", effective & kept, permitted & kept, 0, 0, 0, 0))
 
 
-def _allow(ruleset: int, path: Path, rights: int) -> None:
+def _allow(ruleset: int, path: str, rights: int) -> None:
     """Adds a rule for what is at `path` now; nothing there, no rule."""
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -120,12 +120,19 @@ def _only_unix_sockets() -> None:
     _call("prctl", _SET_SECCOMP, _FILTER, struct.pack("HxxxxxxP", len(program), _address(code)), 0, 0)
 
 
+@functools.cache
+def _library() -> Any:
+    import ctypes  # as below
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def _call(name: str, *arguments: Any, checked: bool = True) -> int:
     """A function of the C library. Raises OSError for its errno, if `checked`."""
     import ctypes  # 4 ms, only once a sandbox is looked for
 
     numbers = [ctypes.c_long(item) if isinstance(item, int) else item for item in arguments]
-    result = int(getattr(ctypes.CDLL(None, use_errno=True), name)(*numbers))
+    result = int(getattr(_library(), name)(*numbers))
     if result < 0 and checked:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result

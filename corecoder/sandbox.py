@@ -51,7 +51,17 @@ KEPT_CAPABILITIES = {
     "CAP_SETGID": 6,
     "CAP_SETUID": 7,
 }
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/pts")
+_DEVICES = (
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/tty",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/ptmx",
+    "/dev/pts",
+    "/dev/shm",
+)
 _GIT_RUNS = ("hooks", "config", "config.worktree", "commondir")  # files of a repository that can make git run a program
 
 
@@ -312,8 +322,8 @@ def landlocked(policy: Policy) -> tuple[Start, str]:
     def start(args: list[str], **options: Any) -> subprocess.Popen[bytes]:
         def confined() -> subprocess.Popen[bytes]:
             landlock.restrict(
-                readable=_siblings(Path("/"), policy.hidden),
-                writable=[*policy.writable, *map(Path, _DEVICES), Path("/dev/shm")],
+                readable=_siblings("/", policy.hidden),
+                writable=[*map(str, policy.writable), *_DEVICES],
                 offline=policy.offline,
                 capabilities=KEPT_CAPABILITIES.values(),
             )
@@ -327,22 +337,24 @@ def landlocked(policy: Policy) -> tuple[Start, str]:
     )
 
 
-def _siblings(place: Path, hidden: Iterable[Path]) -> Iterator[Path]:
+def _siblings(place: str, hidden: Iterable[Path]) -> Iterator[str]:
     """Everything beneath `place` without what is hidden, as few paths as will do. No links: what they point to is there
     by itself, unless it holds something hidden."""
-    inside = [path for path in hidden if path.is_relative_to(place)]
-    if place in inside:
-        return
-    if not inside:
-        yield place
-        return
-    try:
-        with os.scandir(place) as entries:
-            names = [entry.name for entry in entries if not entry.is_symlink()]
-    except OSError:
-        return
-    for name in names:
-        yield from _siblings(place / name, inside)
+    covered = set(map(str, hidden))
+    above = {str(parent) for path in hidden for parent in path.parents} - covered
+    places = [place]
+    while places:
+        place = places.pop()
+        if place in covered:
+            continue
+        if place not in above:
+            yield place
+            continue
+        try:
+            with os.scandir(place) as entries:
+                places += [entry.path for entry in entries if not entry.is_symlink()]
+        except OSError:
+            continue
 
 
 # -- seatbelt
