@@ -340,12 +340,30 @@ def test_what_only_one_engine_knows_is_said(ctx: ToolContext, project: Path, eng
     make(project, {"a": "foobar\nfoo\n"})
     said = grep(ctx, "foo(?!bar)")
     assert said.startswith("a:2: foo\n")
-    assert ("ripgrep does not know this syntax" in said) == (engine == "rg")
+    assert ("ripgrep could not do this search" in said) == (engine == "rg")
     if engine == "own":
         assert "known to ripgrep only" in said_of(ctx, "\\p{Lu}")
         assert "known to ripgrep only" in said_of(ctx, "[a-z&&[^b]]")
     else:
         assert grep(ctx, "\\p{Lu}") == "No line matches."
+
+
+@pytest.mark.parametrize("end", ["exit 101", "kill -SEGV $$"])
+def test_a_ripgrep_that_breaks_down_loses_no_line(
+    ctx: ToolContext, project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    program = tmp_path_factory.mktemp("bin") / "rg"
+    program.write_text(f"#!/bin/sh\nprintf '{project}/a\\0001:1:0:x\\n'\n{end}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/bin:/usr/bin")
+    make(project, {"a": "x\n", "b": "x\n"})
+    found = "a:1: x\nb:1: x\n[2 matching lines in 2 files."
+    assert grep(ctx, "x") == f"{found} ripgrep could not do this search; Python's engine did.]"
+
+
+def test_a_lone_carriage_return_at_the_end_costs_no_line(ctx: ToolContext, project: Path, engine: str) -> None:
+    make(project, {"a": "foo\nbar\r", "b": "foo\n"})
+    assert grep(ctx, "o$").startswith("a:1: foo\nb:1: foo\n[2 matching lines in 2 files.")
 
 
 class Hasty(GrepTool):

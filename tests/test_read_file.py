@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from corecoder.errors import ToolError
-from corecoder.tool import ToolContext, ToolResult, Workspace
+from corecoder.tool import Seen, ToolContext, ToolResult, Workspace
 from corecoder.tools import files
 from corecoder.tools.read_file import LINE_WIDTH, MOST_CHARACTERS, MOST_IMAGE_BYTES, ReadFileTool
 
@@ -182,4 +182,14 @@ def test_what_was_read_is_noted_with_its_state(ctx: ToolContext, project: Path) 
     (project / "real.txt").write_text("a\n")
     (project / "link.txt").symlink_to("real.txt")
     read(ctx, "link.txt")
-    assert ctx.workspace.seen == {project / "real.txt": files.stamp(os.stat(project / "real.txt"))}
+    assert ctx.workspace.seen == {project / "real.txt": Seen(files.digest(b"a\n"), 1)}
+
+
+def test_parts_that_follow_one_another_add_up(ctx: ToolContext, project: Path) -> None:
+    (project / "f.txt").write_text("a\nb\nc\nd\n")
+    for offset, limit, known in ((2, 1, 0), (1, 2, 2), (4, 1, 2), (3, 1, 3), (1, 1, 3), (4, 1, 4)):
+        read(ctx, "f.txt", offset=offset, limit=limit)
+        assert ctx.workspace.seen[project / "f.txt"].lines == known
+    (project / "f.txt").write_text("a\nb\nc\nx\n")
+    read(ctx, "f.txt", limit=1)
+    assert ctx.workspace.seen[project / "f.txt"].lines == 1

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from ..errors import ToolError
 from ..text import plural
-from ..tool import Tool, ToolContext, ToolResult, Workspace
+from ..tool import Seen, Tool, ToolContext, ToolResult, Workspace
 from .diff import Diff, spliced, unified
-from .files import Content, Opened, decode, load, locate, shown, text_lines
+from .files import Content, Opened, decode, digest, load, locate, shown, text_lines
 from .matching import Match, Source, find
 from .nearest import difference, nearest
 from .saving import written
@@ -48,11 +48,14 @@ class EditFileTool(Tool):
         name = shown(workspace, path)
         text = spliced(content.text, match.spans)
         data = content.encode(text)
-        stale = workspace.seen.get(opened.real, opened.stamp) != opened.stamp
+        seen = workspace.seen.get(opened.real)
+        stale = seen is not None and seen.digest != opened.digest
         diff = unified(name, content.text, match.spans)
         said = [_summary(name, match, diff, content.note)]
         said += ["The file had changed on disk since you last saw it; only this place was touched."] if stale else []
         result = written(ctx, path, data, opened, "edit", said, diff)
+        known = seen.lines if seen and not stale else 0
+        workspace.seen[opened.real] = Seen(digest(data), _known(known, diff))
         return replace(result, content="\n".join([result.content, *_excerpt(text_lines(text), diff, match)]))
 
     def preview(self, workspace: Workspace, arguments: dict[str, Any]) -> str:
@@ -79,6 +82,13 @@ def _planned(
     if spliced(content.text, match.spans) == content.text:
         raise ToolError(f"The edit would change nothing in {name}. {_why_nothing(old, new)}")
     return opened, content, match
+
+
+def _known(lines: int, diff: Diff) -> int:
+    """How many lines from the top the model knows after a change, of which it knew `lines` before."""
+    first, (last, count) = diff.places[0][0], diff.places[-1]
+    grown = diff.added - diff.removed
+    return lines + grown if last + count - 1 - grown <= lines else min(lines, first - 1)
 
 
 def _summary(name: str, match: Match, diff: Diff, encoding: str) -> str:

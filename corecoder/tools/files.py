@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
@@ -69,13 +70,21 @@ class Content:
         return f"{self.encoding}, guessed" if self.guessed else self.encoding
 
 
+Stamp = tuple[int, int, int, int]
+"""mtime_ns, size, ctime_ns, inode: what tells one state of a file from the next without reading it."""
+
+
 @dataclass(frozen=True)
 class Opened:
-    """The bytes of a regular file and its (mtime_ns, size) when it was opened; `real` is free of links."""
+    """The bytes of a regular file and its stamp when it was opened; `real` is free of links."""
 
     real: Path
     data: bytes
-    stamp: tuple[int, int]
+    stamp: Stamp
+
+    @property
+    def digest(self) -> bytes:
+        return digest(self.data)
 
 
 def shown(workspace: Workspace, path: Path | str) -> str:
@@ -131,9 +140,13 @@ def load(workspace: Workspace, path: Path) -> Opened:
             return Opened(real, file.read(MOST_BYTES), stamp(now))
 
 
-def stamp(info: os.stat_result) -> tuple[int, int]:
-    """What tells one state of a file from the next."""
-    return info.st_mtime_ns, info.st_size
+def stamp(info: os.stat_result) -> Stamp:
+    return info.st_mtime_ns, info.st_size, info.st_ctime_ns, info.st_ino
+
+
+def digest(data: bytes) -> bytes:
+    """What tells one content of a file from another."""
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def decode(data: bytes, name: str) -> Content:

@@ -111,7 +111,7 @@ def _globs(include: str) -> list[str]:
 
 
 def _with_ripgrep(ctx: ToolContext, question: Question, rg: str, ignore: bool, limit: float) -> Answer | None:
-    """None if ripgrep does not take the pattern."""
+    """None if ripgrep does not take the pattern, or breaks down."""
     root, only, include = question.root, question.only, question.include
     options = []
     if not ignore:
@@ -156,7 +156,7 @@ def _with_our_own(ctx: ToolContext, question: Question, rg: str | None, ignore: 
         answer = heard(child)
     if answer.bad:
         raise ToolError(_bad_pattern(question.pattern.text, answer.bad))
-    answer.notes += ["ripgrep does not know this syntax; searched with Python's."] if rg else []
+    answer.notes += ["ripgrep could not do this search; Python's engine did."] if rg else []
     return answer
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ..errors import ToolError
 from ..text import plural
-from ..tool import Tool, ToolContext, ToolResult
+from ..tool import Seen, Tool, ToolContext, ToolResult, Workspace
 from .files import Opened, decode, load, locate, shown, text_lines
 
 LINES = 2000
@@ -49,8 +49,15 @@ class ReadFileTool(Tool):
             result = _picture(opened, image, name, ctx.sees_images)
         else:
             result = _lines(opened, name, max(offset, 1), limit)
-        workspace.seen[opened.real] = opened.stamp
+            _note(workspace, opened, *result.data["lines"])
         return result
+
+
+def _note(workspace: Workspace, opened: Opened, first: int, last: int) -> None:
+    """Parts that follow one another add up to what the model knows of the file."""
+    seen = workspace.seen.get(opened.real)
+    known = seen.lines if seen and seen.digest == opened.digest else 0
+    workspace.seen[opened.real] = Seen(opened.digest, max(known, last) if first <= known + 1 else known)
 
 
 def _image_type(data: bytes) -> str:
