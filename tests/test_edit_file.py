@@ -383,6 +383,43 @@ def test_a_forgiving_match_must_be_the_only_one(ctx: ToolContext) -> None:
     assert "2, 5" in said
 
 
+def test_replace_all_forgives_blanks_in_every_place(ctx: ToolContext, project: Path) -> None:
+    path = project / "f.txt"
+    path.write_text("def a():\n    x = 1   \n\ndef b():\n    x = 1   \n")
+    result = edit(ctx, "    x = 1\n", "    x = 2\n", replace_all=True)
+    assert path.read_text() == "def a():\n    x = 2\n\ndef b():\n    x = 2\n"
+    assert result.content.startswith("Edited f.txt at 2 places (+2 -2; trailing blanks disregarded).")
+    path.write_text("a\n  b\nc\n    b\n")
+    edit(ctx, "\tb\n", "\td\n\te\n", replace_all=True)
+    assert path.read_text() == "a\n  d\n  e\nc\n    d\n    e\n"
+
+
+def test_equal_lines_by_the_thousands_are_counted_and_compared_in_bounds(ctx: ToolContext, project: Path) -> None:
+    path = project / "f.txt"
+    said = refusal(ctx, b"a\n" * 50_000, " a\n" * 20_000, "b\n")
+    assert said.startswith("old_string fits more than 100 places once blanks are disregarded, at lines 1, 2, 3,")
+    assert "fits more than 100 places, at" in refusal(ctx, b"a\n" * 50_000, "a\n" * 20_000, "b\n")
+    path.write_text("x\n" + "a\n" * 20_000 + "y\n")
+    edit(ctx, " x\n" + " a\n" * 20_000 + " y\n", " x\n" + " a\n" * 19_000 + " y\n")
+    assert path.read_text() == "x\n" + "a\n" * 19_000 + "y\n"
+
+
+def test_very_many_places_are_replaced_in_one_go(ctx: ToolContext, project: Path) -> None:
+    path = project / "f.txt"
+    for end in ("\n", "\r\n", "\r"):
+        path.write_bytes(f"a;b{end}".encode() * 20_000)
+        result = edit(ctx, ";b\na", ",\n", replace_all=True)
+        assert path.read_bytes() == f"a{f',{end}' * 19_999};b{end}".encode()
+        assert result.content.startswith("Edited f.txt at 19,999 places (+20000 -20000).")
+    path.write_bytes(b"a\r\nb\n" * 20_000)
+    edit(ctx, "\n", " \n", replace_all=True)
+    assert path.read_bytes() == b"a \r\nb \n" * 20_000
+
+
+def test_in_a_very_large_file_only_the_exact_text_is_looked_for(ctx: ToolContext) -> None:
+    assert "too large to look for text that is nearly the same" in refusal(ctx, b"line 1 \n" * 300_000, "line 2\n", "x")
+
+
 def test_an_indentation_that_would_have_to_be_guessed_is_refused(ctx: ToolContext) -> None:
     text = b"<a>\n  <b>\n    <c>\n  <d>\n"
     assert "nearest" in refusal(ctx, text, "<a>\n<b>\n<c>\n<d>\n", "<a>\n<b>\n<x>\n<c>\n<d>\n")

@@ -298,6 +298,13 @@ def test_places_that_cannot_be_read_are_mentioned_and_do_not_stop_the_search(
     unreadable.chmod(0o755)
 
 
+def test_a_brace_that_is_not_closed_is_wrong(ctx: ToolContext, project: Path, engine: str) -> None:
+    make(project, {"a.ts": "x\n", "b.py": "x\n", "c{.x": "x\n"})
+    assert said_of(ctx, "x", include="*.{ts,tsx") == "include '*.{ts,tsx' is wrong: '{' without '}'."
+    assert "'}' without '{'" in said_of(ctx, "x", include="*.ts}")
+    assert grep(ctx, "x", include="*[{].x").startswith("c{.x:1: x")
+
+
 # --- patterns ------------------------------------------------------------------------------------------------------
 
 

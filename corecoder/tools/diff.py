@@ -1,13 +1,14 @@
 """Unified diffs of what a tool changed, made from the places it knows, so that their cost follows the change.
 
 `difflib` compares whole files, quadratically in the worst case; here only the changed places are compared, and one too
-big for that counts as replaced.
+big for that line by line.
 """
 
 from __future__ import annotations
 
 import difflib
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
@@ -18,7 +19,8 @@ CONTEXT = 3
 MOST_LINES = 400
 """A longer diff is cut, which is said in its last line."""
 
-_COMPARABLE = 400 * 400
+_COMPARABLE = 2000 * 2000
+_ALIKE = 1_000_000  # pairs of equal lines, which is what difflib's work follows
 _LINE = 500
 
 Change = tuple[int, int, int, int]
@@ -101,14 +103,37 @@ def _regions(old_starts: Sequence[int], new_starts: Sequence[int], spans: Sequen
 def _narrowed(old: Sequence[str], new: Sequence[str], region: Change) -> list[Change]:
     """The parts of `region` that really change something."""
     i1, i2, j1, j2 = region
-    while i1 < i2 and j1 < j2 and old[i1] == new[j1]:
-        i1, j1 = i1 + 1, j1 + 1
-    while i1 < i2 and j1 < j2 and old[i2 - 1] == new[j2 - 1]:
-        i2, j2 = i2 - 1, j2 - 1
-    if (i2 - i1) * (j2 - j1) > _COMPARABLE:
-        return [(i1, i2, j1, j2)]
-    matcher = difflib.SequenceMatcher(None, old[i1:i2], new[j1:j2], autojunk=False)
-    return [(i1 + a, i1 + b, j1 + c, j1 + d) for tag, a, b, c, d in matcher.get_opcodes() if tag != "equal"]
+    same = matches(old[i1:i2], new[j1:j2])
+    gaps = zip([(0, 0, 0), *same], [*same, (i2 - i1, j2 - j1, 0)], strict=True)
+    changes = [(i1 + a + size, i1 + b, j1 + c + size, j1 + d) for (a, c, size), (b, d, _) in gaps]
+    return [change for change in changes if change[0] < change[1] or change[2] < change[3]]
+
+
+def matches(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, int]]:
+    """Stretches of lines that stay, as (index in `old`, index in `new`, length), in order.
+
+    The ends that both share come off first. What is left is compared by difflib, if that is certain to end soon, or
+    else line by line where no line is new or gone, and counts as replaced where one is.
+    """
+    least = min(len(old), len(new))
+    head = next((at for at in range(least) if old[at] != new[at]), least)
+    tail = next((at for at in range(least - head) if old[-1 - at] != new[-1 - at]), least - head)
+    one, other = old[head : len(old) - tail], new[head : len(new) - tail]
+    if len(one) * len(other) <= _COMPARABLE and _pairs(one, other) <= _ALIKE:
+        matcher = difflib.SequenceMatcher(None, one, other, autojunk=False)
+        middle = [(block.a, block.b, block.size) for block in matcher.get_matching_blocks()]
+    elif len(one) == len(other):
+        middle = [(at, at, 1) for at in range(len(one)) if one[at] == other[at]]
+    else:
+        middle = []
+    blocks = [(0, 0, head), *((head + a, head + b, size) for a, b, size in middle)]
+    blocks.append((len(old) - tail, len(new) - tail, tail))
+    return [block for block in blocks if block[2]]
+
+
+def _pairs(one: Sequence[str], other: Sequence[str]) -> int:
+    counts = Counter(one)
+    return sum(counts[line] for line in other)
 
 
 def _hunks(changes: Sequence[Change]) -> list[list[Change]]:

@@ -12,7 +12,7 @@ from ..text import plural
 from ..tool import Seen, Tool, ToolContext, ToolResult, Workspace
 from .diff import Diff, spliced, unified
 from .files import Content, Opened, decode, digest, load, locate, shown, text_lines
-from .matching import Match, Source, find
+from .matching import MOST_COMPARED, Match, Source, find
 from .nearest import difference, nearest
 from .saving import written
 
@@ -92,7 +92,7 @@ def _known(lines: int, diff: Diff) -> int:
 
 
 def _summary(name: str, match: Match, diff: Diff, encoding: str) -> str:
-    count = len(match.spans)
+    count = match.count
     where = f"line {diff.places[0][0]}" if count == 1 else plural(count, "place")
     how = f"; {match.how}" if match.how else ""
     kept = f"; kept as {encoding}" if encoding else ""
@@ -122,11 +122,16 @@ def _why_nothing(old: str, new: str) -> str:
 
 def _not_found(name: str, source: Source, old: str, new: str) -> str:
     """Why the edit failed, with the nearest place."""
-    lines = source.plain.split("\n")
-    wanted = old.strip("\n").split("\n")
     said = f"old_string does not occur in {name}. Nothing was changed."
     if len(new.strip()) > _TELLING and new in source.plain:
         said += f" But new_string is there already, at line {source.line_of(source.plain.index(new))}."
+    if len(source.plain) > MOST_COMPARED:
+        return (
+            f"{said} The file is too large to look for text that is nearly the same "
+            f"(over {MOST_COMPARED:,} characters): find the place with grep and give its exact text."
+        )
+    lines = source.plain.split("\n")
+    wanted = old.strip("\n").split("\n")
     place = nearest(lines, wanted)
     if place is None:
         return f"{said} Nothing in the file is like it: read the file again before the next try."

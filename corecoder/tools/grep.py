@@ -101,6 +101,7 @@ def _globs(include: str) -> list[str]:
             current = ""
         else:
             current += char
+    globs += [current[:-1]] if current else []  # a brace is open: what is wrong is said below
     globs = [glob.replace("**/", "", 1) if glob.startswith("**/") and glob.count("/") == 1 else glob for glob in globs]
     for glob in globs:
         try:

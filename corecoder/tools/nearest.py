@@ -11,11 +11,15 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
+from ..text import plural
+from .diff import matches
+
 _WORD = re.compile(r"\w+")
 _CANDIDATES = 12
 _LINE = 200
 _LIKE = 0.55  # of 1: below it two texts only have words in common
-_SHOWN = 40
+_SHOWN = 20
+_BEFORE = 2
 
 
 def nearest(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, float] | None:
@@ -38,8 +42,10 @@ def nearest(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, float] | 
 def _likeness(found: Sequence[str], wanted: Sequence[str]) -> float:
     sample = list(zip(found, wanted, strict=False))[:60]
     by_line = sum(_alike(one, other) for one, other in sample) / max(len(sample), 1)
-    same = difflib.SequenceMatcher(None, [line.strip() for line in found], [line.strip() for line in wanted])
-    return max(by_line, same.ratio())
+    if by_line > _LIKE:
+        return by_line
+    kept = matches([line.strip() for line in found], [line.strip() for line in wanted])
+    return max(by_line, 2 * sum(size for _, _, size in kept) / (len(found) + len(wanted)))
 
 
 def _alike(one: str, other: str) -> float:
@@ -49,11 +55,16 @@ def _alike(one: str, other: str) -> float:
 
 def difference(found: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """Lines of the file (-) against lines of old_string (+), then words on differences that cannot be seen."""
-    out = [
-        _clipped(line) for line in difflib.ndiff(list(found), list(wanted), charjunk=None) if not line.startswith("?")
-    ]
-    if len(out) > _SHOWN:
-        out = [*out[:_SHOWN], f"… {len(out) - _SHOWN} more lines"]
+    pairs = zip(found, wanted, strict=False)
+    same = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(found), len(wanted)))
+    start = max(0, same - _BEFORE)
+    compared = difflib.ndiff(found[start : start + _SHOWN], wanted[start : start + _SHOWN], charjunk=None)
+    out = [_clipped(line) for line in compared if not line.startswith("?")]
+    rest = max(len(found), len(wanted)) - start - _SHOWN
+    if start:
+        out.insert(0, f"… {plural(start, 'equal line')}")
+    if rest > 0:
+        out.append(f"… {plural(rest, 'more line')}")
     hint = _invisible("\n".join(found), "\n".join(wanted))
     return [*out, hint] if hint else out
 
