@@ -42,7 +42,9 @@ _UNLIKELY = 235  # the lowest descriptor for what is ours in a command: scripts 
 _OOM_SCORE = "500"  # proc(5), oom_score_adj: when memory runs out, the command goes before we do
 
 # Keeps the log of what outlives its call: no thread of ours, next to no memory, and a bound on the file.
-_KEEP_LOG = 'trap "" XFSZ; ulimit -f "$1"; cat >>"$2" 2>/dev/null; exec cat >/dev/null'
+_KEEP_LOG = r"""trap "" XFSZ; ulimit -S -f "$1"
+cat >>"$2" 2>/dev/null || { ulimit -S -f hard; printf "\n[the log ends here: it is full]\n" >>"$2"; } 2>/dev/null
+exec cat >/dev/null"""
 
 
 class Child:

@@ -260,7 +260,7 @@ def test_what_is_no_file_is_named(ctx: ToolContext, project: Path) -> None:
         edit(ctx, "a", "b", name="src")
     with pytest.raises(ToolError, match=r"Similar: src/app\.py"):
         edit(ctx, "a", "b", name="src/apq.py")
-    with pytest.raises(ToolError, match="good up to src"):
+    with pytest.raises(ToolError, match="nor does the directory src/deep"):
         edit(ctx, "a", "b", name="src/deep/er/x.py")
     with pytest.raises(ToolError, match="NUL"):
         edit(ctx, "a", "b", name="a\0b")
@@ -438,6 +438,44 @@ def test_signs_that_look_alike_are_named(ctx: ToolContext) -> None:
     assert edited(ctx, text, "\u201cwhat\u201d", "\u201cthat\u201d") == text.replace(b"what", b"that")
     said = refusal(ctx, text, 'd\'apostrophe "what"', "x")
     assert "U+2019 right single quotation mark" in said
+
+
+def test_signs_that_look_alike_in_a_part_of_a_line_are_named(ctx: ToolContext) -> None:
+    said = refusal(ctx, "say(\u201cwhat is it\u201d, 1)\n".encode(), 'say("what is it"', "x")
+    assert "the file has \u201c U+201C left double quotation mark" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "words"),
+    [
+        ("x  =  1 + 2\n", "x = 1 + 2\n", "the file has 2 spaces where old_string has 1 space"),
+        ("x\u00a0= value\n", "x = value", "the file has 1 no-break space (U+00A0) where old_string has 1 space"),
+        ("a\tb c d\n", "a b c d\n", "the file has 1 tab where old_string has 1 space"),
+        ("call(a, b)\n", "call(a,b)\n", "the file has 1 space where old_string has none"),
+    ],
+)
+def test_blanks_that_differ_are_named(ctx: ToolContext, text: str, old: str, words: str) -> None:
+    assert f"(they differ only in blanks: {words})" in refusal(ctx, text.encode(), old, "z")
+
+
+def test_a_nul_is_not_written_into_a_text(ctx: ToolContext) -> None:
+    assert "NUL character (line 2)" in refusal(ctx, b"a\nb\n", "b", "\0")
+
+
+def test_a_python_file_is_written_in_the_encoding_that_it_declares(ctx: ToolContext, project: Path) -> None:
+    head = b"#!/usr/bin/python\n# -*- coding: latin-1 -*-\n"
+    assert edited(ctx, head + b"x = 0\n", "0", "'é'", name="a.py") == head + b"x = '\xe9'\n"
+    assert edited(ctx, head + b"x = 0\n", "0", "'é'", name="a.txt") == head + "x = 'é'\n".encode()
+    assert edited(ctx, head + b"x = '\xe9'\n", "latin-1", "utf-8", name="a.py").endswith("x = 'é'\n".encode())
+    cyrillic = b"# coding: cp1251\nx = '%s'\n"
+    assert edited(ctx, cyrillic % b"\xe9\xe0", "йа", "б", name="a.py") == cyrillic % b"\xe1"
+    utf8 = head + "x = 'é'\ny = 2\n".encode()  # declared wrongly: the bytes that are there decide
+    assert edited(ctx, utf8, "2", "'ü'", name="a.py") == utf8.replace(b"2", "'ü'".encode())
+    assert edited(ctx, b"# coding: utf-7\na + b\n", "b", "c", name="a.py") == b"# coding: utf-7\na + c\n"
+    for odd in (b"# coding: rot13\nx = 1\n", b"# coding: none-such\nx = 1\n", b"import os\n# coding: latin-1\nx = 1\n"):
+        assert edited(ctx, odd, "x = 1", "x = 'é'", name="a.py") == odd.replace(b"x = 1", "x = 'é'".encode())
+    with pytest.raises(ToolError, match="which has no '→'"):
+        edited(ctx, head + b"x = 1\n", "x = 1", "'→'", name="a.py")
 
 
 def test_an_edit_that_was_made_already_is_recognised(ctx: ToolContext) -> None:

@@ -311,7 +311,7 @@ def test_a_brace_that_is_not_closed_is_wrong(ctx: ToolContext, project: Path, en
 @pytest.mark.parametrize("pattern", ["(", "[", "*", "a{2,1}", "(?P<x", "\\"])
 def test_a_wrong_pattern_is_explained(ctx: ToolContext, project: Path, engine: str, pattern: str) -> None:
     make(project, {"a": "x\n"})
-    assert "cannot be used" in said_of(ctx, pattern)
+    assert f"The pattern '{pattern}' cannot be used" in said_of(ctx, pattern)
 
 
 def test_a_pattern_that_can_never_match_a_line_is_explained(ctx: ToolContext, project: Path, engine: str) -> None:

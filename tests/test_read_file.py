@@ -147,7 +147,9 @@ def test_pipes_sockets_and_devices_are_not_opened(ctx: ToolContext, project: Pat
 def test_a_missing_file_gets_the_nearest_names(ctx: ToolContext, project: Path) -> None:
     (project / "README.md").touch()
     assert said_of(ctx, "READNE.md") == "READNE.md does not exist. Similar: README.md."
-    assert "good up to ." in said_of(ctx, "no/such/dir/x")
+    assert said_of(ctx, "no/such/dir/x") == "no/such/dir/x does not exist, nor does the directory no."
+    (project / "src").mkdir()
+    assert said_of(ctx, "scr/x").endswith("nor does the directory scr. Similar: src.")
     assert "README.md is a file, not a directory." in said_of(ctx, "README.md/x")
     assert "empty" in said_of(ctx, " ")
 

@@ -448,7 +448,9 @@ def test_the_log_of_a_job_is_capped(run: Runner) -> None:
     assert soon((run.directory / "done").exists)
     ended(outcome)
     assert run.capture.path
-    assert run.capture.path.stat().st_size <= 20_000_000
+    path = run.capture.path
+    assert soon(lambda: path.read_bytes()[-100:].endswith(b"x\n[the log ends here: it is full]\n"))
+    assert path.stat().st_size <= 20_000_000
 
 
 def test_the_session_ends_everything_in_time(run: Runner) -> None:

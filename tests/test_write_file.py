@@ -208,6 +208,19 @@ def test_half_a_character_is_refused_and_nothing_is_created(ctx: ToolContext, pr
     assert os.listdir(project) == []
 
 
+def test_a_nul_and_the_name_of_a_directory_are_refused(ctx: ToolContext, project: Path) -> None:
+    assert "NUL character (line 2)" in said_of(ctx, "f.txt", "a\n\0")
+    assert said_of(ctx, "new/", "a") == "new/ names a directory. Nothing was written. Give the name of a file in it."
+    assert os.listdir(project) == []
+
+
+def test_a_new_python_file_is_written_as_it_declares(ctx: ToolContext, project: Path) -> None:
+    write(ctx, "a.py", "# coding: latin-1\nx = 'é'\n")
+    assert (project / "a.py").read_bytes() == b"# coding: latin-1\nx = '\xe9'\n"
+    write(ctx, "a.py", "x = 'é→'\n")
+    assert (project / "a.py").read_text("utf-8") == "x = 'é→'\n"
+
+
 def test_a_syntax_error_is_mentioned(ctx: ToolContext) -> None:
     assert "does not parse as Python" in write(ctx, "a.py", "def f(:\n").content
     assert "does not parse as JSON" in write(ctx, "a.json", "{").content

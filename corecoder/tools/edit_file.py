@@ -11,7 +11,7 @@ from ..errors import ToolError
 from ..text import plural
 from ..tool import Seen, Tool, ToolContext, ToolResult, Workspace
 from .diff import Diff, spliced, unified
-from .files import Content, Opened, decode, digest, load, locate, shown, text_lines
+from .files import Content, Opened, decode, digest, load, locate, recoded, shown, text_lines
 from .matching import MOST_COMPARED, Match, Source, find
 from .nearest import difference, nearest
 from .saving import written
@@ -47,6 +47,7 @@ class EditFileTool(Tool):
         opened, content, match = _planned(workspace, path, old_string, new_string, replace_all)
         name = shown(workspace, path)
         text = spliced(content.text, match.spans)
+        content = recoded(content, name, text)
         data = content.encode(text)
         seen = workspace.seen.get(opened.real)
         stale = seen is not None and seen.digest != opened.digest

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import ToolError
-from ..text import plural
+from ..text import one_line, plural
 from ..tool import Tool, ToolContext, ToolResult
 from . import ripgrep
 from .files import locate, look, shown
@@ -107,7 +107,7 @@ def _globs(include: str) -> list[str]:
         try:
             glob_regex(glob)
         except ValueError as error:
-            raise ToolError(f"include {include!r} is wrong: {error}.") from None
+            raise ToolError(f"include '{one_line(include)}' is wrong: {error}.") from None
     return [glob.removeprefix("./") for glob in globs]
 
 
@@ -163,7 +163,7 @@ def _with_our_own(ctx: ToolContext, question: Question, rg: str | None, ignore: 
 
 def _bad_pattern(pattern: str, why: str) -> str:
     hint = "" if why.endswith("not installed here") else " A \\ before a sign searches for the sign itself."
-    return f"The pattern {pattern!r} cannot be used: {why}.{hint}"
+    return f"The pattern '{one_line(pattern)}' cannot be used: {why}.{hint}"
 
 
 def _result(ctx: ToolContext, question: Question, answer: Answer) -> ToolResult:

@@ -10,10 +10,13 @@ import difflib
 import re
 import unicodedata
 from collections.abc import Sequence
+from itertools import groupby
 
 from ..text import plural
 from .diff import matches
 
+_GAP = re.compile(r"(\s*)\S")
+_BLANKS = {" ": "space", "\t": "tab", "\n": "newline"}
 _WORD = re.compile(r"\w+")
 _CANDIDATES = 12
 _LINE = 200
@@ -75,20 +78,32 @@ def _clipped(line: str) -> str:
 
 def _invisible(found: str, wanted: str) -> str:
     """What differs although it looks the same: blanks, or signs that look alike."""
-    if "".join(found.split()) == "".join(wanted.split()):
-        return f"(they differ only in blanks: the file has {_blanks(found)}, old_string {_blanks(wanted)})"
+    if blanks := _blanks(found, wanted):
+        return f"(they differ only in blanks: the file has {blanks[0]} where old_string has {blanks[1]})"
     special = sorted({char for char in found if ord(char) > 127} - set(wanted))[:4]
-    if special and _folded(found) == _folded(wanted):
+    if special and _folded(wanted) in _folded(found):
         named = ", ".join(f"{char} U+{ord(char):04X} {unicodedata.name(char, '').lower()}".rstrip() for char in special)
         return f"(they differ only in signs that look alike: the file has {named})"
     return ""
 
 
-def _blanks(text: str) -> str:
-    tabs = any(line.startswith("\t") for line in text.split("\n"))
-    spaces = any(line.startswith(" ") for line in text.split("\n"))
-    indents = {(True, True): "tabs and spaces", (True, False): "tabs", (False, True): "spaces"}.get((tabs, spaces))
-    return f"{indents or 'no'} indentation"
+def _blanks(found: str, wanted: str) -> tuple[str, str] | None:
+    """The first blanks in which `wanted` and (a part of) `found` differ, in words; None if more than blanks do."""
+    at = "".join(found.split()).find("".join(wanted.split()))
+    if at < 0:
+        return None
+    gaps = zip(_GAP.findall(found)[at:], _GAP.findall(wanted), strict=False)
+    return next(((_named(a), _named(b)) for nth, (a, b) in enumerate(gaps) if a != b and (nth or not at)), None)
+
+
+def _named(blanks: str) -> str:
+    """`2 spaces`, `1 newline and 1 tab`, `1 no-break space (U+00A0)`."""
+    runs = ((char, len(list(run))) for char, run in groupby(blanks))
+    return " and ".join(plural(count, _BLANKS.get(char) or _sign(char)) for char, count in runs) or "none"
+
+
+def _sign(char: str) -> str:
+    return f"{unicodedata.name(char, 'blank').lower()} (U+{ord(char):04X})"
 
 
 _ALIKE = str.maketrans(

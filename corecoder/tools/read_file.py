@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from typing import Any, ClassVar
 
+from ..capture import Cleaner
 from ..errors import ToolError
 from ..text import plural
 from ..tool import Seen, Tool, ToolContext, ToolResult, Workspace
@@ -43,6 +45,8 @@ class ReadFileTool(Tool):
         workspace = ctx.workspace
         path = locate(workspace, file_path)
         opened = load(workspace, path)
+        if opened.real in (job.log for job in workspace.processes.jobs):
+            opened = replace(opened, data=_cleaned(opened.data))
         name = shown(workspace, path)
         image = _image_type(opened.data)
         if image:
@@ -51,6 +55,12 @@ class ReadFileTool(Tool):
             result = _lines(opened, name, max(offset, 1), limit)
             _note(workspace, opened, *result.data["lines"])
         return result
+
+
+def _cleaned(log: bytes) -> bytes:
+    """What a background job printed, as a command's output is shown."""
+    cleaner = Cleaner()
+    return (cleaner.feed(log) + cleaner.finish()).encode()
 
 
 def _note(workspace: Workspace, opened: Opened, first: int, last: int) -> None:

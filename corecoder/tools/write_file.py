@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ from ..errors import ToolError
 from ..text import plural
 from ..tool import Seen, Tool, ToolContext, ToolResult, Workspace
 from .diff import Span, unified
-from .files import Content, Opened, decode, digest, load, locate, look, shown, split
+from .files import Content, Opened, decode, digest, load, locate, look, recoded, shown, split
 from .saving import written
 
 
@@ -27,7 +28,7 @@ class WriteFileTool(Tool):
 
     def execute(self, file_path: str, content: str, *, ctx: ToolContext) -> ToolResult:
         workspace = ctx.workspace
-        path = locate(workspace, file_path)
+        path = _file(workspace, file_path)
         name = shown(workspace, path)
         old, before, text = _planned(workspace, path, content)
         data = before.encode(text)
@@ -43,10 +44,17 @@ class WriteFileTool(Tool):
         return result
 
     def preview(self, workspace: Workspace, arguments: dict[str, Any]) -> str:
-        path = locate(workspace, arguments["file_path"])
+        path = _file(workspace, arguments["file_path"])
         old, before, text = _planned(workspace, path, arguments["content"])
         name = shown(workspace, path)
         return unified(name, before.text, _all_of(before, text), created=old is None, whole=True).text
+
+
+def _file(workspace: Workspace, file_path: str) -> Path:
+    path = locate(workspace, file_path)
+    if file_path.endswith(("/", os.sep)) and not path.exists():
+        raise ToolError(f"{file_path} names a directory. Nothing was written. Give the name of a file in it.")
+    return path
 
 
 def _planned(workspace: Workspace, path: Path, content: str) -> tuple[Opened | None, Content, str]:
@@ -56,7 +64,8 @@ def _planned(workspace: Workspace, path: Path, content: str) -> tuple[Opened | N
     before = decode(old.data, name) if old else Content("")
     if old and old.data:
         _require_known(workspace, old, len(split(before.text)), name)
-    return old, before, _with_line_ends_of(before.text, content)
+    text = _with_line_ends_of(before.text, content)
+    return old, recoded(before, name, text), text
 
 
 def _all_of(before: Content, text: str) -> list[Span]:
