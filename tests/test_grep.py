@@ -351,6 +351,10 @@ def test_what_only_one_engine_knows_is_said(ctx: ToolContext, project: Path, eng
     if engine == "own":
         assert "known to ripgrep only" in said_of(ctx, "\\p{Lu}")
         assert "known to ripgrep only" in said_of(ctx, "[a-z&&[^b]]")
+        assert "a flag that is turned off is known to ripgrep only" in said_of(ctx, "(?-i)foo")
+        for twice in ("a**", "a+*", "a{2}{3}", "a*{2}"):
+            assert "a repeat of a repeat is known to ripgrep only" in said_of(ctx, twice)
+        assert grep(ctx, "\\**?foob") == "a:1: foobar\n[1 matching line in 1 file.]"
     else:
         assert grep(ctx, "\\p{Lu}") == "No line matches."
 
@@ -371,6 +375,36 @@ def test_a_ripgrep_that_breaks_down_loses_no_line(
 def test_a_lone_carriage_return_at_the_end_costs_no_line(ctx: ToolContext, project: Path, engine: str) -> None:
     make(project, {"a": "foo\nbar\r", "b": "foo\n"})
     assert grep(ctx, "o$").startswith("a:1: foo\nb:1: foo\n[2 matching lines in 2 files.")
+
+
+@pytest.mark.parametrize("pattern", ["^", "^$", "()", "a|", "x*", "|", "\\B"])
+@pytest.mark.parametrize("content", [b"x\n\r", b"\r", b"\r\n\r", b"\xef\xbb\xbf\r", b"x\r"])
+def test_a_last_line_of_a_lone_carriage_return_is_empty(
+    ctx: ToolContext, project: Path, engine: str, pattern: str, content: bytes
+) -> None:
+    make(project, {"a": content})
+    lines = content.removeprefix(b"\xef\xbb\xbf").decode().removesuffix("\r").split("\n")
+    matching = {"^$": [not line.strip() for line in lines], "\\B": [not line.strip() for line in lines]}
+    wanted = matching.get(pattern, [True] * len(lines))
+    found = [line.split(":")[1] for line in grep(ctx, pattern).splitlines() if line.startswith("a:")]
+    assert found == [str(number) for number, matches in enumerate(wanted, 1) if matches]
+
+
+def test_two_stars_match_a_name_with_a_line_end(ctx: ToolContext, project: Path, engine: str) -> None:
+    make(project, {"src/a\nb": "x\n"})
+    assert grep(ctx, "x", include="**").startswith("src/a\\nb:1: x\n")
+
+
+def test_what_ripgrep_cannot_read_is_said_as_by_our_own_search(
+    ctx: ToolContext, project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path_factory.mktemp("bin") / "rg"
+    denied = "Permission denied (os error 13)"
+    said = f"rg: {project}/a:b: {denied}\n{project}/nx: IO error for operation on {project}/nx: {denied}\n"
+    program.write_text(f"#!/bin/sh\ncat >&2 <<END\n{said}END\nexit 2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/bin:/usr/bin")
+    assert "Could not be read: a:b (Permission denied), nx (Permission denied)." in grep(ctx, "x")
 
 
 class Hasty(GrepTool):

@@ -119,7 +119,8 @@ def _with_ripgrep(ctx: ToolContext, question: Question, rg: str, ignore: bool, l
         options += ["--no-ignore"]
     elif not in_repository(root):
         options += ["--no-require-git", "--no-ignore-exclude"]
-    names = [glob for glob in include if "/" not in glob and not glob.startswith("!")]
+    # What looks at names only, so that ripgrep opens no other file; to it `**` does not match a newline.
+    names = [glob for glob in include if "/" not in glob and "**" not in glob and not glob.startswith("!")]
     if names and len(names) == len(include):
         options += [part for glob in names for part in ("--type-add", f"wanted:{glob}")] + ["--type", "wanted"]
     # ripgrep offers hidden files of a wanted type, and its versions differ on repositories inside of other trees.

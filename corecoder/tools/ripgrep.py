@@ -30,7 +30,7 @@ _OPTIONS = (
 )
 _NOTICE = re.compile(rb"(.*): (?:WARNING: stopped searching binary file|binary file matches)", re.DOTALL)
 _RECORD = re.compile(rb"(\d+):(\d+):(\d+):")
-_PROBLEM = re.compile(r"^(?:rg: )?(.*): (.*?) \(os error \d+\)$", re.MULTILINE)
+_PROBLEM = re.compile(r"^(?:rg: )?(.*?)(?:: IO error for operation on \1)?: ([^:\n]*) \(os error \d+\)$", re.MULTILINE)
 _BINARY = 0
 Place = tuple[str, int, int, int]
 """Path, line number, column in bytes from 1, byte offset of the line."""
