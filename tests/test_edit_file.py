@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from corecoder.errors import ToolError
 from corecoder.tool import ToolContext, ToolResult, Workspace
-from corecoder.tools.diff import Span, unified
+from corecoder.tools.diff import Span, spliced, unified
 from corecoder.tools.edit_file import EditFileTool
-from corecoder.tools.files import decode
+from corecoder.tools.files import decode, lines_from
 from corecoder.tools.matching import Source, find
 from corecoder.tools.read_file import ReadFileTool
 
@@ -564,6 +564,26 @@ def test_a_diff_applied_to_the_old_text_gives_the_new_one(old: list[str], new: l
     body = [line for line in diff.text.splitlines()[2:] if line]
     assert diff.added == sum(line.startswith("+") for line in body)
     assert diff.removed == sum(line.startswith("-") for line in body)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    lines=st.lists(st.sampled_from(["a\n", "b\n", "\n", "dd"]), min_size=1, max_size=30),
+    places=st.lists(st.integers(0, 60), min_size=2, max_size=4),
+    new=st.sampled_from(["", "x", "x\n", "\n", "\nx", "x\ny\nz\n"]),
+)
+def test_a_diff_of_a_few_places_is_right_wherever_they_lie(lines: list[str], places: list[int], new: str) -> None:
+    before = "".join(lines)
+    cuts = sorted(min(place, len(before)) for place in places)
+    pairs = zip(cuts[::2], cuts[1::2], strict=False)
+    spans = [Span(start, end, new) for start, end in pairs if start < end]  # as edits make them
+    spans = spans or [Span(0, 1, new)]
+    diff = unified("f", before, spans)
+    after = spliced(before, spans)
+    assert applied(before, diff.text) == after
+    added = [line[1:] for line in diff.text.split("\n")[2:] if line.startswith("+")]
+    shown = [line for first, count in diff.places for line in lines_from(after, first, count)]
+    assert added == shown
 
 
 def applied(before: str, diff: str) -> str:

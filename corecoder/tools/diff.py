@@ -57,28 +57,44 @@ def spliced(text: str, spans: Sequence[Span]) -> str:
 
 
 def unified(name: str, text: str, spans: Sequence[Span], *, created: bool = False, whole: bool = False) -> Diff:
-    """The diff that `spans` (in order, not overlapping) make of `text`; nothing is cut if it must be `whole`."""
+    """The diff that `spans` (in order, not overlapping, at least one) make of `text`.
+
+    Nothing is cut if it must be `whole`.
+    """
     new_text = spliced(text, spans)
-    old, new = split(text), split(new_text)
+    ends = line_end(text), line_end(new_text)
+    start, stop = _window(text, spans, ends[0]) if ends[0] == ends[1] else (0, len(text))
+    first = text.count(ends[0], 0, start)
+    old, new = split(text[start:stop], ends[0]), split(new_text[start : len(new_text) - len(text) + stop], ends[1])
+    within = [Span(span.start - start, span.end - start, span.text) for span in spans]
     changes = [
         change
-        for region in _regions(_starts(text, old), _starts(new_text, new), spans)
+        for region in _regions(_starts(old, ends[0]), _starts(new, ends[1]), within)
         for change in _narrowed(old, new, region)
     ]
     added = sum(j2 - j1 for _, _, j1, j2 in changes)
     removed = sum(i2 - i1 for i1, i2, _, _ in changes)
     out = [f"--- {'/dev/null' if created else f'a/{name}'}", f"+++ b/{name}"] if changes else []
-    written = (line for hunk in _hunks(changes) for line in _written(old, new, hunk, None if whole else _LINE))
+    written = (line for hunk in _hunks(changes) for line in _written(old, new, hunk, None if whole else _LINE, first))
     out += written if whole else islice(written, MOST_LINES)
     if len(out) > MOST_LINES and not whole:
         out[MOST_LINES:] = [f"… more of the diff left out: {added:,} lines added, {removed:,} removed in all"]
-    return Diff("\n".join(out), added, removed, tuple((j1 + 1, j2 - j1) for _, _, j1, j2 in changes))
+    return Diff("\n".join(out), added, removed, tuple((first + j1 + 1, j2 - j1) for _, _, j1, j2 in changes))
 
 
-def _starts(text: str, lines: Sequence[str]) -> list[int]:
+def _window(text: str, spans: Sequence[Span], end: str) -> tuple[int, int]:
+    """From where to where `text` is looked at: the whole lines that are changed, and those shown around them."""
+    start, stop = spans[0].start, spans[-1].end
+    for _ in range(CONTEXT + 1):
+        start = text.rfind(end, 0, max(start, 0))
+        stop = text.find(end, stop) + 1 or len(text)
+    return start + 1, stop
+
+
+def _starts(lines: Sequence[str], end: str) -> list[int]:
     """Where each line starts, and where one more would, which is out of reach while the last one is unfinished."""
     starts = [0, *accumulate(map(len, lines))]
-    starts[-1] += bool(text) and not text.endswith(line_end(text))
+    starts[-1] += bool(lines) and not lines[-1].endswith(end)
     return starts
 
 
@@ -146,11 +162,15 @@ def _hunks(changes: Sequence[Change]) -> list[list[Change]]:
     return hunks
 
 
-def _written(old: Sequence[str], new: Sequence[str], hunk: Sequence[Change], width: int | None) -> Iterator[str]:
+def _written(
+    old: Sequence[str], new: Sequence[str], hunk: Sequence[Change], width: int | None, first: int
+) -> Iterator[str]:
+    """The lines of a hunk; `first` lines of the file come before those that are given."""
     before = min(CONTEXT, hunk[0][0])
     after = min(CONTEXT, len(old) - hunk[-1][1])
     at, stop = hunk[0][0] - before, hunk[-1][1] + after
-    yield f"@@ -{_range(at, stop)} +{_range(hunk[0][2] - before, hunk[-1][3] + after)} @@"
+    there = first + hunk[0][2] - before, first + hunk[-1][3] + after
+    yield f"@@ -{_range(first + at, first + stop)} +{_range(*there)} @@"
     for i1, i2, j1, j2 in hunk:
         yield from (_shown(" ", line, width) for line in old[at:i1])
         yield from (_shown("-", line, width) for line in old[i1:i2])

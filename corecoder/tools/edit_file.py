@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,7 +10,7 @@ from ..errors import ToolError
 from ..text import plural
 from ..tool import Seen, Tool, ToolContext, ToolResult, Workspace
 from .diff import Diff, spliced, unified
-from .files import Content, Opened, decode, digest, load, locate, recoded, shown, text_lines
+from .files import Content, Opened, decode, digest, lines_from, load, locate, recoded, shown
 from .matching import MOST_COMPARED, Match, Source, find
 from .nearest import difference, nearest
 from .saving import written
@@ -57,7 +56,7 @@ class EditFileTool(Tool):
         result = written(ctx, path, data, opened, "edit", said, diff)
         known = seen.lines if seen and not stale else 0
         workspace.seen[opened.real] = Seen(digest(data), _known(known, diff))
-        return replace(result, content="\n".join([result.content, *_excerpt(text_lines(text), diff, match)]))
+        return replace(result, content="\n".join([result.content, *_excerpt(text, diff, match)]))
 
     def preview(self, workspace: Workspace, arguments: dict[str, Any]) -> str:
         path = locate(workspace, arguments["file_path"])
@@ -100,19 +99,20 @@ def _summary(name: str, match: Match, diff: Diff, encoding: str) -> str:
     return f"Edited {name} at {where} (+{diff.added} -{diff.removed}{how}{kept})."
 
 
-def _excerpt(lines: Sequence[str], diff: Diff, match: Match) -> list[str]:
+def _excerpt(text: str, diff: Diff, match: Match) -> list[str]:
     """The first changed place as it is now, numbered; all of the change where it was not exactly what was asked for."""
     first, count = diff.places[0]
     last = first + count - 1
     if match.how:
         last = max(start + size - 1 for start, size in diff.places)
     most = 4 * _MOST_SHOWN if match.how else _MOST_SHOWN
-    start, stop = max(1, first - _AROUND), min(len(lines), last + _AROUND)
+    start = max(1, first - _AROUND)
+    lines = lines_from(text, start, min(last + _AROUND - start, most) + 1)
     out = [
         f"{number}\t{line if len(line) <= _LINE else line[:_LINE] + '…'}"
-        for number, line in enumerate(lines[start - 1 : min(stop, start + most - 1)], start)
+        for number, line in enumerate(lines[:most], start)
     ]
-    return [*out, "…"] if stop >= start + most else out
+    return [*out, "…"] if len(lines) > most else out
 
 
 def _why_nothing(old: str, new: str) -> str:

@@ -215,9 +215,9 @@ def line_end(text: str) -> str:
     return "\r" if "\n" not in text else "\n"
 
 
-def split(text: str) -> list[str]:
-    """Lines with their ends."""
-    end = line_end(text)
+def split(text: str, end: str = "") -> list[str]:
+    """Lines with their ends, which are `end` where that is known."""
+    end = end or line_end(text)
     lines = [line + end for line in text.split(end)]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]
@@ -226,6 +226,18 @@ def split(text: str) -> list[str]:
 def text_lines(text: str) -> list[str]:
     """Lines without their ends."""
     return [line.removesuffix("\n").removesuffix("\r") for line in split(text)]
+
+
+def lines_from(text: str, first: int, count: int) -> list[str]:
+    """At most `count` lines from the one with the number `first` on, without their ends and without the whole list."""
+    end = line_end(text)
+    start = 0
+    for _ in range(first - 1):
+        start = text.index(end, start) + 1
+    stop = start
+    for _ in range(count):
+        stop = text.find(end, stop) + 1 or len(text)
+    return [line.removesuffix("\n").removesuffix("\r") for line in split(text[start:stop], end)]
 
 
 def _checked(data: bytes, content: Content, name: str) -> Content:
