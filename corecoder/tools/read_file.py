@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -45,7 +46,7 @@ class ReadFileTool(Tool):
         workspace = ctx.workspace
         path = locate(workspace, file_path)
         opened = load(workspace, path)
-        if opened.real in (job.log for job in workspace.processes.jobs):
+        if str(opened.real) in (os.path.realpath(job.log) for job in workspace.processes.jobs if job.log):
             opened = replace(opened, data=_cleaned(opened.data))
         name = shown(workspace, path)
         image = _image_type(opened.data)
