@@ -38,11 +38,13 @@ GRACE = 2.0  # seconds between TERM and KILL
 _LOOK_EVERY = 0.02  # seconds
 _SETTLE = 0.1  # seconds for the last words of children that outlive the shell
 _REPORT_LIMIT = 16_000_000  # bytes
-_UNLIKELY = 200  # the lowest descriptor for what is ours in a command
+_UNLIKELY = 235  # the lowest descriptor for what is ours in a command: scripts lock files at 9, 99, 100 and 200
 _OOM_SCORE = "500"  # proc(5), oom_score_adj: when memory runs out, the command goes before we do
 
 # Keeps the log of what outlives its call: no thread of ours, next to no memory, and a bound on the file.
-_KEEP_LOG = 'trap "" XFSZ; ulimit -f "$1"; cat >>"$2" 2>/dev/null; exec cat >/dev/null'
+_KEEP_LOG = r"""trap "" XFSZ; ulimit -S -f "$1"
+cat >>"$2" 2>/dev/null || { ulimit -S -f hard; printf "\n[the log ends here: it is full]\n" >>"$2"; } 2>/dev/null
+exec cat >/dev/null"""
 
 
 class Child:
@@ -97,8 +99,15 @@ class Child:
         source.write(script)
         source.seek(0)
         report, command = self._report.fileno(), source.fileno()
-        variables = {"CORECODER_REPORT": f"&{report}", "CORECODER_SCRIPT": f"{command}<&-"}
-        return f"/dev/fd/{command}", variables, {"stdout": out, "pass_fds": (report, command)}
+        # Twice, so that the prelude can tell whether the command has opened a file of its own in its place.
+        witness = _unlikely(report)
+        theirs.callback(os.close, witness)
+        variables = {
+            "CORECODER_REPORT": f"&{report}",
+            "CORECODER_OURS": f"[ /dev/fd/{report} -ef /dev/fd/{witness} ]",
+            "CORECODER_SCRIPT": f"{command}<&-",
+        }
+        return f"/dev/fd/{command}", variables, {"stdout": out, "pass_fds": (report, witness, command)}
 
     def _files(self, script: bytes, theirs: contextlib.ExitStack) -> tuple[str, dict[str, str], dict[str, Any]]:
         """The same where there is no way to wait for a pipe."""
@@ -109,7 +118,8 @@ class Child:
         self._output = folder / "output"
         output = theirs.enter_context(self._output.open("ab"))
         self._out = self._mine.enter_context(self._output.open("rb")).fileno()
-        variables = {"CORECODER_REPORT": shlex.quote((folder / "report").as_posix()), "CORECODER_SCRIPT": ""}
+        report = shlex.quote((folder / "report").as_posix())
+        variables = {"CORECODER_REPORT": report, "CORECODER_OURS": ":", "CORECODER_SCRIPT": ""}
         new_group = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)
         return (folder / "command").as_posix(), variables, {"stdout": output, "creationflags": new_group}
 
@@ -204,4 +214,9 @@ class Child:
 def _nameless() -> FileIO:
     """An empty file that has no name, in memory where that can be, at a descriptor that no command is likely to use."""
     with open(os.memfd_create("corecoder"), "r+b") if sys.platform == "linux" else tempfile.TemporaryFile() as low:
-        return open(fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, _UNLIKELY), "r+b", buffering=0)
+        return open(_unlikely(low.fileno()), "r+b", buffering=0)
+
+
+def _unlikely(descriptor: int) -> int:
+    """The same file at a descriptor that no command is likely to use."""
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _UNLIKELY)

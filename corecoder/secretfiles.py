@@ -22,7 +22,8 @@ _NAMES = re.compile(
 _KEYS = re.compile(r".*\.(?:pem|key|p12|pfx|jks|keystore|kdbx|ppk)", re.IGNORECASE)
 _PLACES = re.compile(
     r"/(?:\.ssh|\.aws|\.gnupg|\.kube|\.azure|\.password-store|\.docker/config\.json|\.config/(?:gcloud|gh|op)"
-    r"|\.local/share/keyrings)(?:/|$)|^/etc/(?:g?shadow|sudoers)|^/proc/.*/(?:environ|mem)$",
+    r"|\.local/share/keyrings)(?:/|$)|^/etc/(?:g?shadow|sudoers)|^/proc/.*/(?:environ|mem)$"
+    r"|^/proc/kcore$|^/dev/(?:k?mem|port)$",
     re.IGNORECASE,
 )
 _SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv", "venv"})
@@ -41,8 +42,12 @@ class SecretFiles:
     free: tuple[str, ...] = ()
 
     def named(self, path: str) -> bool:
-        """Whether the absolute `path`, or what it leads to, is a file that probably holds a secret."""
-        real = os.path.realpath(path)
+        """Whether the absolute `path`, or what it leads to, is a file that probably holds a secret; that holds as well
+        for a path of which it cannot be known where it leads."""
+        try:
+            real = os.path.realpath(path)
+        except OSError:  # another process's root: a link that others may not read
+            return True
         return any(self._named(each, real) for each in dict.fromkeys((os.path.normpath(path), real)))
 
     def below(self, directory: str, *, hidden: bool, names: Iterable[str] = ()) -> str:

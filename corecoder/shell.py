@@ -185,9 +185,9 @@ _ANSI_LETTERS = dict(zip(b"abeEfnrtv", b"\a\b\x1b\x1b\f\n\r\t\v", strict=True))
 
 
 def _state(report: bytes, env: Mapping[str, str]) -> State | None:
-    """What the prelude's EXIT trap wrote, None if it did not get to it."""
+    """What the prelude's EXIT trap wrote, None if it did not get to it or if something else was written there."""
     parts = report.split(b"\0", 3)
-    if len(parts) < 4:
+    if len(parts) < 4 or not re.fullmatch(rb" |(?:\d{1,3} )+", parts[0]):
         return None
     stages = tuple(int(code) for code in parts[0].split())
     if os.name == "nt":  # Git Bash shows variables in a form of its own that Windows programs cannot use

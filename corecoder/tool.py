@@ -35,19 +35,27 @@ class ToolResult:
     data: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What the model knows of a file: the digest of the bytes it saw, and how many lines from the top on."""
+
+    digest: bytes
+    lines: int
+
+
 @dataclass
 class Workspace:
     """Where the agent works and what it has done there: the mutable state that tools share.
 
     `root` is the project directory and never changes; `cwd` follows the shell; `env` holds variables that commands
     exported, None for one that they removed; `processes` is what they left running; `seen` maps a real path to
-    (mtime_ns, size) as the model last read or wrote it.
+    what the model knows of that file.
     """
 
     root: Path
     cwd: Path
     env: dict[str, str | None] = field(default_factory=dict)
-    seen: dict[Path, tuple[int, int]] = field(default_factory=dict)
+    seen: dict[Path, Seen] = field(default_factory=dict)
     processes: Processes = field(default_factory=Processes)
 
     @classmethod

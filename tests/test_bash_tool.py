@@ -17,6 +17,7 @@ from corecoder.errors import ToolError
 from corecoder.jobs import CancelToken
 from corecoder.tool import ToolContext, ToolResult, Workspace, checked_arguments
 from corecoder.tools.bash import BashTool
+from corecoder.tools.read_file import ReadFileTool
 
 HANG = 30  # seconds; only to tell a hang from a slow machine
 
@@ -110,6 +111,7 @@ def test_a_time_out_keeps_directory_variables_and_output(bash: Bash, project: Pa
     bash("export A=1; mkdir sub; cd sub")
     result = bash("cd /; export A=2; echo partial; sleep 300", timeout=0.3)
     assert result.content.startswith("partial\n[timed out after 0.3 s: ")
+    assert "a longer timeout (at most 3600) or background gives it time]" in result.content
     assert "as before" in result.content
     assert not result.ok
     assert result.data == {
@@ -184,6 +186,17 @@ def test_a_background_job_is_stopped_by_its_number_with_all_that_it_started(bash
     assert "job" not in bash.said("true")
     with pytest.raises(ToolError, match="no background job 7; those of this session: 1"):
         bash("", stop=7)
+
+
+def test_the_log_of_a_background_job_is_read_like_output(bash: Bash) -> None:
+    log = bash("printf 'a\\0b\\n'; echo; sleep 300", background=True).data["log"]
+    deadline = time.monotonic() + HANG
+    while time.monotonic() < deadline and not Path(log).read_bytes().endswith(b"\n\n"):
+        time.sleep(0.02)
+    with Path(log).open("ab") as file:  # as it goes on after the first look
+        file.write(b"\x1b[31mred\x1b[0m\0\n")
+    said = ReadFileTool().run({"file_path": log}, ToolContext(bash.workspace)).content
+    assert said == "1\ta\u2400b\n2\t\n3\tred\u2400"
 
 
 def test_a_background_job_that_fails_at_once_is_told_like_any_command(bash: Bash) -> None:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from corecoder.errors import ToolError
 from corecoder.tool import ToolContext, ToolResult, Workspace
-from corecoder.tools.diff import Span, unified
+from corecoder.tools.diff import Span, spliced, unified
 from corecoder.tools.edit_file import EditFileTool
-from corecoder.tools.files import decode
+from corecoder.tools.files import decode, lines_from
 from corecoder.tools.matching import Source, find
 from corecoder.tools.read_file import ReadFileTool
 
@@ -260,7 +260,7 @@ def test_what_is_no_file_is_named(ctx: ToolContext, project: Path) -> None:
         edit(ctx, "a", "b", name="src")
     with pytest.raises(ToolError, match=r"Similar: src/app\.py"):
         edit(ctx, "a", "b", name="src/apq.py")
-    with pytest.raises(ToolError, match="good up to src"):
+    with pytest.raises(ToolError, match="nor does the directory src/deep"):
         edit(ctx, "a", "b", name="src/deep/er/x.py")
     with pytest.raises(ToolError, match="NUL"):
         edit(ctx, "a", "b", name="a\0b")
@@ -383,6 +383,43 @@ def test_a_forgiving_match_must_be_the_only_one(ctx: ToolContext) -> None:
     assert "2, 5" in said
 
 
+def test_replace_all_forgives_blanks_in_every_place(ctx: ToolContext, project: Path) -> None:
+    path = project / "f.txt"
+    path.write_text("def a():\n    x = 1   \n\ndef b():\n    x = 1   \n")
+    result = edit(ctx, "    x = 1\n", "    x = 2\n", replace_all=True)
+    assert path.read_text() == "def a():\n    x = 2\n\ndef b():\n    x = 2\n"
+    assert result.content.startswith("Edited f.txt at 2 places (+2 -2; trailing blanks disregarded).")
+    path.write_text("a\n  b\nc\n    b\n")
+    edit(ctx, "\tb\n", "\td\n\te\n", replace_all=True)
+    assert path.read_text() == "a\n  d\n  e\nc\n    d\n    e\n"
+
+
+def test_equal_lines_by_the_thousands_are_counted_and_compared_in_bounds(ctx: ToolContext, project: Path) -> None:
+    path = project / "f.txt"
+    said = refusal(ctx, b"a\n" * 50_000, " a\n" * 20_000, "b\n")
+    assert said.startswith("old_string fits more than 100 places once blanks are disregarded, at lines 1, 2, 3,")
+    assert "fits more than 100 places, at" in refusal(ctx, b"a\n" * 50_000, "a\n" * 20_000, "b\n")
+    path.write_text("x\n" + "a\n" * 20_000 + "y\n")
+    edit(ctx, " x\n" + " a\n" * 20_000 + " y\n", " x\n" + " a\n" * 19_000 + " y\n")
+    assert path.read_text() == "x\n" + "a\n" * 19_000 + "y\n"
+
+
+def test_very_many_places_are_replaced_in_one_go(ctx: ToolContext, project: Path) -> None:
+    path = project / "f.txt"
+    for end in ("\n", "\r\n", "\r"):
+        path.write_bytes(f"a;b{end}".encode() * 20_000)
+        result = edit(ctx, ";b\na", ",\n", replace_all=True)
+        assert path.read_bytes() == f"a{f',{end}' * 19_999};b{end}".encode()
+        assert result.content.startswith("Edited f.txt at 19,999 places (+20000 -20000).")
+    path.write_bytes(b"a\r\nb\n" * 20_000)
+    edit(ctx, "\n", " \n", replace_all=True)
+    assert path.read_bytes() == b"a \r\nb \n" * 20_000
+
+
+def test_in_a_very_large_file_only_the_exact_text_is_looked_for(ctx: ToolContext) -> None:
+    assert "too large to look for text that is nearly the same" in refusal(ctx, b"line 1 \n" * 300_000, "line 2\n", "x")
+
+
 def test_an_indentation_that_would_have_to_be_guessed_is_refused(ctx: ToolContext) -> None:
     text = b"<a>\n  <b>\n    <c>\n  <d>\n"
     assert "nearest" in refusal(ctx, text, "<a>\n<b>\n<c>\n<d>\n", "<a>\n<b>\n<x>\n<c>\n<d>\n")
@@ -401,6 +438,44 @@ def test_signs_that_look_alike_are_named(ctx: ToolContext) -> None:
     assert edited(ctx, text, "\u201cwhat\u201d", "\u201cthat\u201d") == text.replace(b"what", b"that")
     said = refusal(ctx, text, 'd\'apostrophe "what"', "x")
     assert "U+2019 right single quotation mark" in said
+
+
+def test_signs_that_look_alike_in_a_part_of_a_line_are_named(ctx: ToolContext) -> None:
+    said = refusal(ctx, "say(\u201cwhat is it\u201d, 1)\n".encode(), 'say("what is it"', "x")
+    assert "the file has \u201c U+201C left double quotation mark" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "words"),
+    [
+        ("x  =  1 + 2\n", "x = 1 + 2\n", "the file has 2 spaces where old_string has 1 space"),
+        ("x\u00a0= value\n", "x = value", "the file has 1 no-break space (U+00A0) where old_string has 1 space"),
+        ("a\tb c d\n", "a b c d\n", "the file has 1 tab where old_string has 1 space"),
+        ("call(a, b)\n", "call(a,b)\n", "the file has 1 space where old_string has none"),
+    ],
+)
+def test_blanks_that_differ_are_named(ctx: ToolContext, text: str, old: str, words: str) -> None:
+    assert f"(they differ only in blanks: {words})" in refusal(ctx, text.encode(), old, "z")
+
+
+def test_a_nul_is_not_written_into_a_text(ctx: ToolContext) -> None:
+    assert "NUL character (line 2)" in refusal(ctx, b"a\nb\n", "b", "\0")
+
+
+def test_a_python_file_is_written_in_the_encoding_that_it_declares(ctx: ToolContext, project: Path) -> None:
+    head = b"#!/usr/bin/python\n# -*- coding: latin-1 -*-\n"
+    assert edited(ctx, head + b"x = 0\n", "0", "'é'", name="a.py") == head + b"x = '\xe9'\n"
+    assert edited(ctx, head + b"x = 0\n", "0", "'é'", name="a.txt") == head + "x = 'é'\n".encode()
+    assert edited(ctx, head + b"x = '\xe9'\n", "latin-1", "utf-8", name="a.py").endswith("x = 'é'\n".encode())
+    cyrillic = b"# coding: cp1251\nx = '%s'\n"
+    assert edited(ctx, cyrillic % b"\xe9\xe0", "йа", "б", name="a.py") == cyrillic % b"\xe1"
+    utf8 = head + "x = 'é'\ny = 2\n".encode()  # declared wrongly: the bytes that are there decide
+    assert edited(ctx, utf8, "2", "'ü'", name="a.py") == utf8.replace(b"2", "'ü'".encode())
+    assert edited(ctx, b"# coding: utf-7\na + b\n", "b", "c", name="a.py") == b"# coding: utf-7\na + c\n"
+    for odd in (b"# coding: rot13\nx = 1\n", b"# coding: none-such\nx = 1\n", b"import os\n# coding: latin-1\nx = 1\n"):
+        assert edited(ctx, odd, "x = 1", "x = 'é'", name="a.py") == odd.replace(b"x = 1", "x = 'é'".encode())
+    with pytest.raises(ToolError, match="which has no '→'"):
+        edited(ctx, head + b"x = 1\n", "x = 1", "'→'", name="a.py")
 
 
 def test_an_edit_that_was_made_already_is_recognised(ctx: ToolContext) -> None:
@@ -489,6 +564,26 @@ def test_a_diff_applied_to_the_old_text_gives_the_new_one(old: list[str], new: l
     body = [line for line in diff.text.splitlines()[2:] if line]
     assert diff.added == sum(line.startswith("+") for line in body)
     assert diff.removed == sum(line.startswith("-") for line in body)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    lines=st.lists(st.sampled_from(["a\n", "b\n", "\n", "dd"]), min_size=1, max_size=30),
+    places=st.lists(st.integers(0, 60), min_size=2, max_size=4),
+    new=st.sampled_from(["", "x", "x\n", "\n", "\nx", "x\ny\nz\n"]),
+)
+def test_a_diff_of_a_few_places_is_right_wherever_they_lie(lines: list[str], places: list[int], new: str) -> None:
+    before = "".join(lines)
+    cuts = sorted(min(place, len(before)) for place in places)
+    pairs = zip(cuts[::2], cuts[1::2], strict=False)
+    spans = [Span(start, end, new) for start, end in pairs if start < end]  # as edits make them
+    spans = spans or [Span(0, 1, new)]
+    diff = unified("f", before, spans)
+    after = spliced(before, spans)
+    assert applied(before, diff.text) == after
+    added = [line[1:] for line in diff.text.split("\n")[2:] if line.startswith("+")]
+    shown = [line for first, count in diff.places for line in lines_from(after, first, count)]
+    assert added == shown
 
 
 def applied(before: str, diff: str) -> str:

@@ -298,13 +298,20 @@ def test_places_that_cannot_be_read_are_mentioned_and_do_not_stop_the_search(
     unreadable.chmod(0o755)
 
 
+def test_a_brace_that_is_not_closed_is_wrong(ctx: ToolContext, project: Path, engine: str) -> None:
+    make(project, {"a.ts": "x\n", "b.py": "x\n", "c{.x": "x\n"})
+    assert said_of(ctx, "x", include="*.{ts,tsx") == "include '*.{ts,tsx' is wrong: '{' without '}'."
+    assert "'}' without '{'" in said_of(ctx, "x", include="*.ts}")
+    assert grep(ctx, "x", include="*[{].x").startswith("c{.x:1: x")
+
+
 # --- patterns ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pattern", ["(", "[", "*", "a{2,1}", "(?P<x", "\\"])
 def test_a_wrong_pattern_is_explained(ctx: ToolContext, project: Path, engine: str, pattern: str) -> None:
     make(project, {"a": "x\n"})
-    assert "cannot be used" in said_of(ctx, pattern)
+    assert f"The pattern '{pattern}' cannot be used" in said_of(ctx, pattern)
 
 
 def test_a_pattern_that_can_never_match_a_line_is_explained(ctx: ToolContext, project: Path, engine: str) -> None:
@@ -340,12 +347,64 @@ def test_what_only_one_engine_knows_is_said(ctx: ToolContext, project: Path, eng
     make(project, {"a": "foobar\nfoo\n"})
     said = grep(ctx, "foo(?!bar)")
     assert said.startswith("a:2: foo\n")
-    assert ("ripgrep does not know this syntax" in said) == (engine == "rg")
+    assert ("ripgrep could not do this search" in said) == (engine == "rg")
     if engine == "own":
         assert "known to ripgrep only" in said_of(ctx, "\\p{Lu}")
         assert "known to ripgrep only" in said_of(ctx, "[a-z&&[^b]]")
+        assert "a flag that is turned off is known to ripgrep only" in said_of(ctx, "(?-i)foo")
+        for twice in ("a**", "a+*", "a{2}{3}", "a*{2}"):
+            assert "a repeat of a repeat is known to ripgrep only" in said_of(ctx, twice)
+        assert grep(ctx, "\\**?foob") == "a:1: foobar\n[1 matching line in 1 file.]"
     else:
         assert grep(ctx, "\\p{Lu}") == "No line matches."
+
+
+@pytest.mark.parametrize("end", ["exit 101", "kill -SEGV $$"])
+def test_a_ripgrep_that_breaks_down_loses_no_line(
+    ctx: ToolContext, project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    program = tmp_path_factory.mktemp("bin") / "rg"
+    program.write_text(f"#!/bin/sh\nprintf '{project}/a\\0001:1:0:x\\n'\n{end}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/bin:/usr/bin")
+    make(project, {"a": "x\n", "b": "x\n"})
+    found = "a:1: x\nb:1: x\n[2 matching lines in 2 files."
+    assert grep(ctx, "x") == f"{found} ripgrep could not do this search; Python's engine did.]"
+
+
+def test_a_lone_carriage_return_at_the_end_costs_no_line(ctx: ToolContext, project: Path, engine: str) -> None:
+    make(project, {"a": "foo\nbar\r", "b": "foo\n"})
+    assert grep(ctx, "o$").startswith("a:1: foo\nb:1: foo\n[2 matching lines in 2 files.")
+
+
+@pytest.mark.parametrize("pattern", ["^", "^$", "()", "a|", "x*", "|", "\\B"])
+@pytest.mark.parametrize("content", [b"x\n\r", b"\r", b"\r\n\r", b"\xef\xbb\xbf\r", b"x\r"])
+def test_a_last_line_of_a_lone_carriage_return_is_empty(
+    ctx: ToolContext, project: Path, engine: str, pattern: str, content: bytes
+) -> None:
+    make(project, {"a": content})
+    lines = content.removeprefix(b"\xef\xbb\xbf").decode().removesuffix("\r").split("\n")
+    matching = {"^$": [not line.strip() for line in lines], "\\B": [not line.strip() for line in lines]}
+    wanted = matching.get(pattern, [True] * len(lines))
+    found = [line.split(":")[1] for line in grep(ctx, pattern).splitlines() if line.startswith("a:")]
+    assert found == [str(number) for number, matches in enumerate(wanted, 1) if matches]
+
+
+def test_two_stars_match_a_name_with_a_line_end(ctx: ToolContext, project: Path, engine: str) -> None:
+    make(project, {"src/a\nb": "x\n"})
+    assert grep(ctx, "x", include="**").startswith("src/a\\nb:1: x\n")
+
+
+def test_what_ripgrep_cannot_read_is_said_as_by_our_own_search(
+    ctx: ToolContext, project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path_factory.mktemp("bin") / "rg"
+    denied = "Permission denied (os error 13)"
+    said = f"rg: {project}/a:b: {denied}\n{project}/nx: IO error for operation on {project}/nx: {denied}\n"
+    program.write_text(f"#!/bin/sh\ncat >&2 <<END\n{said}END\nexit 2\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/bin:/usr/bin")
+    assert "Could not be read: a:b (Permission denied), nx (Permission denied)." in grep(ctx, "x")
 
 
 class Hasty(GrepTool):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from corecoder.permissions import Allow, Ask, Permissions, Refuse, Verdict
+from corecoder.secretfiles import SecretFiles
 from corecoder.sessiondir import project_directory
 from corecoder.tool import Workspace
 from corecoder.tools.bash import BashTool
@@ -65,7 +67,15 @@ SECRETS = [
     "~/.corecoder/config.toml",
     "~/.corecoder/sessions/other-0123456789/x.jsonl",
     "/proc/self/environ",
+    "/proc/1/task/1/environ",
+    "/proc/kcore",
+    "/dev/mem",
 ]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/1"), reason="needs /proc")
+def test_a_path_that_may_lead_anywhere_is_secret() -> None:
+    assert SecretFiles().named("/proc/1/root/etc/shadow")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from corecoder.errors import ToolError
-from corecoder.tool import ToolContext, ToolResult, Workspace
+from corecoder.tool import Seen, ToolContext, ToolResult, Workspace
 from corecoder.tools import files
 from corecoder.tools.read_file import LINE_WIDTH, MOST_CHARACTERS, MOST_IMAGE_BYTES, ReadFileTool
 
@@ -147,7 +147,9 @@ def test_pipes_sockets_and_devices_are_not_opened(ctx: ToolContext, project: Pat
 def test_a_missing_file_gets_the_nearest_names(ctx: ToolContext, project: Path) -> None:
     (project / "README.md").touch()
     assert said_of(ctx, "READNE.md") == "READNE.md does not exist. Similar: README.md."
-    assert "good up to ." in said_of(ctx, "no/such/dir/x")
+    assert said_of(ctx, "no/such/dir/x") == "no/such/dir/x does not exist, nor does the directory no."
+    (project / "src").mkdir()
+    assert said_of(ctx, "scr/x").endswith("nor does the directory scr. Similar: src.")
     assert "README.md is a file, not a directory." in said_of(ctx, "README.md/x")
     assert "empty" in said_of(ctx, " ")
 
@@ -182,4 +184,14 @@ def test_what_was_read_is_noted_with_its_state(ctx: ToolContext, project: Path) 
     (project / "real.txt").write_text("a\n")
     (project / "link.txt").symlink_to("real.txt")
     read(ctx, "link.txt")
-    assert ctx.workspace.seen == {project / "real.txt": files.stamp(os.stat(project / "real.txt"))}
+    assert ctx.workspace.seen == {project / "real.txt": Seen(files.digest(b"a\n"), 1)}
+
+
+def test_parts_that_follow_one_another_add_up(ctx: ToolContext, project: Path) -> None:
+    (project / "f.txt").write_text("a\nb\nc\nd\n")
+    for offset, limit, known in ((2, 1, 0), (1, 2, 2), (4, 1, 2), (3, 1, 3), (1, 1, 3), (4, 1, 4)):
+        read(ctx, "f.txt", offset=offset, limit=limit)
+        assert ctx.workspace.seen[project / "f.txt"].lines == known
+    (project / "f.txt").write_text("a\nb\nc\nx\n")
+    read(ctx, "f.txt", limit=1)
+    assert ctx.workspace.seen[project / "f.txt"].lines == 1

@@ -137,7 +137,7 @@ def test_the_shell_does_not_match_its_own_command(run: Runner) -> None:
 
 def test_no_descriptor_of_ours_reaches_a_command_but_the_report(run: Runner) -> None:
     run("true; python3 -c \"import os; print(len(os.listdir('/dev/fd')))\"")
-    assert run.text == "5\n"  # the usual three, the report, and the listing itself
+    assert run.text == "6\n"  # the usual three, the report and its witness, and the listing itself
 
 
 def test_a_command_of_any_length_runs(run: Runner) -> None:
@@ -207,6 +207,33 @@ def test_the_codes_within_a_pipeline_are_known(run: Runner) -> None:
     assert outcome.code == 0
     assert outcome.state
     assert outcome.state.stages == (3, 0, 0)
+
+
+@pytest.mark.parametrize("separator", [",", ":", "", "0", "1234567890"])
+def test_the_report_does_not_depend_on_the_field_separator(run: Runner, separator: str) -> None:
+    outcome = run(f"IFS={separator}; cd /tmp; export TOLD=1; false | true")
+    assert outcome.state is not None
+    assert (outcome.state.cwd, outcome.state.stages) == (Path("/tmp"), (1, 0))
+    assert outcome.state.exports["TOLD"] == "1"
+
+
+@pytest.mark.parametrize("number", [9, 99, 100, 200, 201, 202])
+def test_a_lock_file_at_a_descriptor_of_its_own_stays_empty(run: Runner, number: int) -> None:
+    outcome = run(f"exec {number}>lock; cd /tmp")
+    assert outcome.state is not None
+    assert outcome.state.cwd == Path("/tmp")
+    assert (run.directory / "lock").read_bytes() == b""
+
+
+def test_a_file_opened_in_the_place_of_the_report_stays_as_it_is(run: Runner) -> None:
+    outcome = run('for number in $(seq 200 254); do eval "exec $number>lock-$number"; cd /tmp; done')
+    assert (outcome.state, outcome.code) == (None, 0)
+    assert {path.read_bytes() for path in run.directory.glob("lock-*")} == {b""}
+
+
+def test_a_report_that_something_else_wrote_is_none(run: Runner) -> None:
+    command = "for each in /dev/fd/2??; do printf '%s\\0' wrong /tmp more more >$each; done 2>/dev/null; kill -9 $$"
+    assert run(command).state is None
 
 
 def test_a_dying_subshell_does_not_report_for_the_shell(run: Runner) -> None:
@@ -421,7 +448,9 @@ def test_the_log_of_a_job_is_capped(run: Runner) -> None:
     assert soon((run.directory / "done").exists)
     ended(outcome)
     assert run.capture.path
-    assert run.capture.path.stat().st_size <= 20_000_000
+    path = run.capture.path
+    assert soon(lambda: path.read_bytes()[-100:].endswith(b"x\n[the log ends here: it is full]\n"))
+    assert path.stat().st_size <= 20_000_000
 
 
 def test_the_session_ends_everything_in_time(run: Runner) -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from corecoder.errors import ToolError
+from corecoder.errors import Cancelled, ToolError
+from corecoder.jobs import CancelToken
 from corecoder.tool import ToolContext, ToolResult, Workspace
+from corecoder.tools.edit_file import EditFileTool
 from corecoder.tools.read_file import ReadFileTool
 from corecoder.tools.write_file import WriteFileTool
 
@@ -72,6 +74,90 @@ def test_a_file_that_changed_since_it_was_read_is_not_replaced(ctx: ToolContext,
     assert (project / "f.txt").read_text() == "changed by someone\n"
 
 
+def edit(ctx: ToolContext, name: str, old: str, new: str) -> None:
+    EditFileTool().run({"file_path": name, "old_string": old, "new_string": new}, ctx)
+
+
+def test_an_edit_does_not_make_an_unread_file_known(ctx: ToolContext, project: Path) -> None:
+    lines = [f"{number}\n" for number in range(1000)]
+    (project / "f.txt").write_text("".join(lines))
+    edit(ctx, "f.txt", "500\n", "half\n")
+    assert "not read all of f.txt: it has 1,000 lines" in said_of(ctx, "f.txt", "new\n")
+    assert (project / "f.txt").read_text().count("\n") == 1000
+
+
+def test_an_edit_does_not_make_a_change_from_outside_known(ctx: ToolContext, project: Path) -> None:
+    (project / "f.txt").write_text("a\nb\n")
+    read(ctx, "f.txt")
+    (project / "f.txt").write_text("a\nb\nfrom outside\n")
+    edit(ctx, "f.txt", "a\n", "A\n")
+    assert "not read all" in said_of(ctx, "f.txt", "A\nb\n")
+    assert (project / "f.txt").read_text() == "A\nb\nfrom outside\n"
+    read(ctx, "f.txt")
+    write(ctx, "f.txt", "A\nb\n")
+
+
+def test_a_file_that_was_read_in_part_is_not_replaced(ctx: ToolContext, project: Path) -> None:
+    (project / "f.txt").write_text("a\nb\nc\n")
+    ReadFileTool().run({"file_path": "f.txt", "limit": 1}, ctx)
+    assert "Read on with offset 2" in said_of(ctx, "f.txt", "a\n")
+    edit(ctx, "f.txt", "a\n", "a\na\n")
+    assert "Read on with offset 3" in said_of(ctx, "f.txt", "a\n")
+    edit(ctx, "f.txt", "c", "C")
+    ReadFileTool().run({"file_path": "f.txt", "offset": 3}, ctx)
+    write(ctx, "f.txt", "a\n")
+
+
+def test_what_was_read_and_edited_can_be_replaced(ctx: ToolContext, project: Path) -> None:
+    (project / "f.txt").write_text("a\nb\nc\n")
+    read(ctx, "f.txt")
+    edit(ctx, "f.txt", "b\n", "x\ny\nz\n")
+    edit(ctx, "f.txt", "a\nx\n", "")
+    write(ctx, "f.txt", "done\n")
+
+
+def test_a_change_that_kept_size_and_time_is_noticed_and_a_touch_is_none(ctx: ToolContext, project: Path) -> None:
+    path = project / "f.txt"
+    path.write_text("one\n")
+    read(ctx, "f.txt")
+    info = path.stat()
+    path.write_text("two\n")
+    os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
+    assert "changed on disk" in said_of(ctx, "f.txt", "new\n")
+    read(ctx, "f.txt")
+    os.utime(path, (1, 1))
+    path.chmod(0o755)
+    write(ctx, "f.txt", "new\n")
+
+
+class Late(CancelToken):
+    """A token that is set as soon as something has been written beside the file."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.directory = directory
+
+    def check(self) -> None:
+        if len(os.listdir(self.directory)) > 1:
+            self.cancel()
+        super().check()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_was_cancelled_is_not_written_afterwards(project: Path, late: bool) -> None:
+    (project / "f.txt").write_text("a\n")
+    token = Late(project) if late else CancelToken()
+    if not late:
+        token.cancel()
+    ctx = ToolContext(Workspace.at(project), token=token)
+    read(ctx, "f.txt")
+    for change in (lambda: write(ctx, "f.txt", "b\n"), lambda: edit(ctx, "f.txt", "a", "b")):
+        with pytest.raises(Cancelled):
+            change()
+    assert (project / "f.txt").read_text() == "a\n"
+    assert os.listdir(project) == ["f.txt"]
+
+
 def test_what_was_written_can_be_written_again(ctx: ToolContext, project: Path) -> None:
     write(ctx, "f.txt", "one\n")
     write(ctx, "./f.txt", "two\n")
@@ -122,6 +208,19 @@ def test_half_a_character_is_refused_and_nothing_is_created(ctx: ToolContext, pr
     assert os.listdir(project) == []
 
 
+def test_a_nul_and_the_name_of_a_directory_are_refused(ctx: ToolContext, project: Path) -> None:
+    assert "NUL character (line 2)" in said_of(ctx, "f.txt", "a\n\0")
+    assert said_of(ctx, "new/", "a") == "new/ names a directory. Nothing was written. Give the name of a file in it."
+    assert os.listdir(project) == []
+
+
+def test_a_new_python_file_is_written_as_it_declares(ctx: ToolContext, project: Path) -> None:
+    write(ctx, "a.py", "# coding: latin-1\nx = 'é'\n")
+    assert (project / "a.py").read_bytes() == b"# coding: latin-1\nx = '\xe9'\n"
+    write(ctx, "a.py", "x = 'é→'\n")
+    assert (project / "a.py").read_text("utf-8") == "x = 'é→'\n"
+
+
 def test_a_syntax_error_is_mentioned(ctx: ToolContext) -> None:
     assert "does not parse as Python" in write(ctx, "a.py", "def f(:\n").content
     assert "does not parse as JSON" in write(ctx, "a.json", "{").content
@@ -132,7 +231,8 @@ WRITER = """
 import sys
 from corecoder.tool import ToolContext, Workspace
 from corecoder.tools.edit_file import EditFileTool
-from corecoder.errors import ToolError
+from corecoder.errors import Cancelled, ToolError
+from corecoder.jobs import CancelToken
 ctx = ToolContext(Workspace.at("."))
 try:
     EditFileTool().run({"file_path": "f.txt", "old_string": "HEAD", "new_string": "x" * 2_000_000}, ctx)

@@ -133,8 +133,11 @@ def _outcome(outcome: Outcome, timeout: float) -> list[str]:
     took = f"{outcome.seconds:.1f} s"
     if outcome.ending == "exited":
         return [f"{_code(outcome.code)}{_stages(outcome)}, {took}"]
-    why = f"timed out after {timeout:g} s" if outcome.ending == "timed out" else f"cancelled after {took}"
-    return [f"{why}: the command and what it started were ended; directory and variables are as before it"]
+    ended = "the command and what it started were ended; directory and variables are as before it"
+    if outcome.ending == "cancelled":
+        return [f"cancelled after {took}: {ended}"]
+    more = f"a longer timeout (at most {LONGEST}) or background gives it time"
+    return [f"timed out after {timeout:g} s: {ended}; {more}"]
 
 
 def _left(outcome: Outcome, capture: Capture) -> str:

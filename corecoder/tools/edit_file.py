@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import ToolError
 from ..text import plural
-from ..tool import Tool, ToolContext, ToolResult, Workspace
+from ..tool import Seen, Tool, ToolContext, ToolResult, Workspace
 from .diff import Diff, spliced, unified
-from .files import Content, Opened, decode, load, locate, shown, text_lines
-from .matching import Match, Source, find
+from .files import Content, Opened, decode, digest, lines_from, load, locate, recoded, shown
+from .matching import MOST_COMPARED, Match, Source, find
 from .nearest import difference, nearest
 from .saving import written
 
@@ -47,13 +46,17 @@ class EditFileTool(Tool):
         opened, content, match = _planned(workspace, path, old_string, new_string, replace_all)
         name = shown(workspace, path)
         text = spliced(content.text, match.spans)
+        content = recoded(content, name, text)
         data = content.encode(text)
-        stale = workspace.seen.get(opened.real, opened.stamp) != opened.stamp
+        seen = workspace.seen.get(opened.real)
+        stale = seen is not None and seen.digest != opened.digest
         diff = unified(name, content.text, match.spans)
         said = [_summary(name, match, diff, content.note)]
         said += ["The file had changed on disk since you last saw it; only this place was touched."] if stale else []
         result = written(ctx, path, data, opened, "edit", said, diff)
-        return replace(result, content="\n".join([result.content, *_excerpt(text_lines(text), diff, match)]))
+        known = seen.lines if seen and not stale else 0
+        workspace.seen[opened.real] = Seen(digest(data), _known(known, diff))
+        return replace(result, content="\n".join([result.content, *_excerpt(text, diff, match)]))
 
     def preview(self, workspace: Workspace, arguments: dict[str, Any]) -> str:
         path = locate(workspace, arguments["file_path"])
@@ -81,27 +84,35 @@ def _planned(
     return opened, content, match
 
 
+def _known(lines: int, diff: Diff) -> int:
+    """How many lines from the top the model knows after a change, of which it knew `lines` before."""
+    first, (last, count) = diff.places[0][0], diff.places[-1]
+    grown = diff.added - diff.removed
+    return lines + grown if last + count - 1 - grown <= lines else min(lines, first - 1)
+
+
 def _summary(name: str, match: Match, diff: Diff, encoding: str) -> str:
-    count = len(match.spans)
+    count = match.count
     where = f"line {diff.places[0][0]}" if count == 1 else plural(count, "place")
     how = f"; {match.how}" if match.how else ""
     kept = f"; kept as {encoding}" if encoding else ""
     return f"Edited {name} at {where} (+{diff.added} -{diff.removed}{how}{kept})."
 
 
-def _excerpt(lines: Sequence[str], diff: Diff, match: Match) -> list[str]:
+def _excerpt(text: str, diff: Diff, match: Match) -> list[str]:
     """The first changed place as it is now, numbered; all of the change where it was not exactly what was asked for."""
     first, count = diff.places[0]
     last = first + count - 1
     if match.how:
         last = max(start + size - 1 for start, size in diff.places)
     most = 4 * _MOST_SHOWN if match.how else _MOST_SHOWN
-    start, stop = max(1, first - _AROUND), min(len(lines), last + _AROUND)
+    start = max(1, first - _AROUND)
+    lines = lines_from(text, start, min(last + _AROUND - start, most) + 1)
     out = [
         f"{number}\t{line if len(line) <= _LINE else line[:_LINE] + '…'}"
-        for number, line in enumerate(lines[start - 1 : min(stop, start + most - 1)], start)
+        for number, line in enumerate(lines[:most], start)
     ]
-    return [*out, "…"] if stop >= start + most else out
+    return [*out, "…"] if len(lines) > most else out
 
 
 def _why_nothing(old: str, new: str) -> str:
@@ -112,11 +123,16 @@ def _why_nothing(old: str, new: str) -> str:
 
 def _not_found(name: str, source: Source, old: str, new: str) -> str:
     """Why the edit failed, with the nearest place."""
-    lines = source.plain.split("\n")
-    wanted = old.strip("\n").split("\n")
     said = f"old_string does not occur in {name}. Nothing was changed."
     if len(new.strip()) > _TELLING and new in source.plain:
         said += f" But new_string is there already, at line {source.line_of(source.plain.index(new))}."
+    if len(source.plain) > MOST_COMPARED:
+        return (
+            f"{said} The file is too large to look for text that is nearly the same "
+            f"(over {MOST_COMPARED:,} characters): find the place with grep and give its exact text."
+        )
+    lines = source.plain.split("\n")
+    wanted = old.strip("\n").split("\n")
     place = nearest(lines, wanted)
     if place is None:
         return f"{said} Nothing in the file is like it: read the file again before the next try."

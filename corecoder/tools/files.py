@@ -1,15 +1,19 @@
 """Files as bytes that must survive: what may be opened, and how text is decoded and encoded again.
 
 A file is decoded only if encoding it again gives the same bytes, so an edit can change nothing but what it replaces.
-UTF-8, UTF-16 and UTF-32 with a byte order mark are known for certain; of the older encodings GBK and Latin-1 are
-guessed, which is said, and is harmless to every byte that is not replaced. How files are written is in `saving.py`.
+UTF-8, UTF-16 and UTF-32 with a byte order mark are known for certain, as is what a Python file declares; of the older
+encodings GBK and Latin-1 are guessed, which is said, and is harmless to every byte that is not replaced. How files are
+written is in `saving.py`.
 """
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import difflib
+import hashlib
 import os
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +25,9 @@ from ..tool import Workspace
 
 MOST_BYTES = 20_000_000
 """Larger files are neither read nor edited here."""
+
+_CODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-_.a-zA-Z0-9]+)")
+_DECLARING = 1000  # characters in which the first two lines are looked for
 
 OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
@@ -51,6 +58,12 @@ class Content:
 
     def encode(self, text: str) -> bytes:
         """`text` in this file's encoding, mark included. Raises ToolError with the character that does not fit."""
+        if "\0" in text:
+            place = text.count("\n", 0, text.index("\0")) + 1
+            raise ToolError(
+                f"The new text has a NUL character (line {place}), which would make the file binary. Nothing was "
+                "written. Write it as an escape, such as \\0."
+            )
         try:
             return self.mark + text.encode(self.encoding)
         except UnicodeEncodeError as error:
@@ -69,13 +82,21 @@ class Content:
         return f"{self.encoding}, guessed" if self.guessed else self.encoding
 
 
+Stamp = tuple[int, int, int, int]
+"""mtime_ns, size, ctime_ns, inode: what tells one state of a file from the next without reading it."""
+
+
 @dataclass(frozen=True)
 class Opened:
-    """The bytes of a regular file and its (mtime_ns, size) when it was opened; `real` is free of links."""
+    """The bytes of a regular file and its stamp when it was opened; `real` is free of links."""
 
     real: Path
     data: bytes
-    stamp: tuple[int, int]
+    stamp: Stamp
+
+    @property
+    def digest(self) -> bytes:
+        return digest(self.data)
 
 
 def shown(workspace: Workspace, path: Path | str) -> str:
@@ -131,9 +152,13 @@ def load(workspace: Workspace, path: Path) -> Opened:
             return Opened(real, file.read(MOST_BYTES), stamp(now))
 
 
-def stamp(info: os.stat_result) -> tuple[int, int]:
-    """What tells one state of a file from the next."""
-    return info.st_mtime_ns, info.st_size
+def stamp(info: os.stat_result) -> Stamp:
+    return info.st_mtime_ns, info.st_size, info.st_ctime_ns, info.st_ino
+
+
+def digest(data: bytes) -> bytes:
+    """What tells one content of a file from another."""
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 def decode(data: bytes, name: str) -> Content:
@@ -147,10 +172,42 @@ def decode(data: bytes, name: str) -> Content:
     if b"\0" in data:
         kind = next((kind for magic, kind in _MAGIC if data.startswith(magic)), "a binary file")
         raise ToolError(f"{name} is {kind} ({len(data):,} bytes), not text. Use bash to inspect it.")
+    declared = _as_declared(data, name)
     with contextlib.suppress(UnicodeDecodeError):
-        return Content(data.decode("utf-8"))
+        text = data.decode("utf-8")  # that it is, by all likelihood, unless nothing shows it
+        return declared if declared and data.isascii() else Content(text)
+    if declared:
+        return declared
     encoding = _guess(data)
     return _checked(data, Content(data.decode(encoding), encoding, guessed=True), name)
+
+
+def recoded(content: Content, name: str, text: str) -> Content:
+    """`content` as it is to be written once its text is `text`: a Python file in the encoding it declares."""
+    before, now = _declared(name, content.text), _declared(name, text)
+    return content if content.mark or before == now else Content(content.text, now or "utf-8")
+
+
+def _as_declared(data: bytes, name: str) -> Content | None:
+    encoding = _declared(name, data[:_DECLARING].decode("latin-1"))
+    with contextlib.suppress(UnicodeError):
+        if encoding and data.decode(encoding).encode(encoding) == data:
+            return Content(data.decode(encoding), encoding)
+    return None
+
+
+def _declared(name: str, text: str) -> str:
+    """The encoding that a Python source declares (PEP 263: in a comment on line 1 or 2), "" for none that is known."""
+    if not name.endswith((".py", ".pyi", ".pyw")):
+        return ""
+    for line in re.split(r"\r\n?|\n", text[:_DECLARING], maxsplit=2)[:2]:
+        if match := _CODING.match(line):
+            with contextlib.suppress(LookupError, UnicodeError):
+                # Like Python's own parser, only those in which the declaration itself can be read.
+                return codecs.lookup(match[1]).name if "#".encode(match[1]) == b"#" else ""
+        if line.strip(" \t\f") and not line.lstrip(" \t\f").startswith("#"):
+            break
+    return ""
 
 
 def line_end(text: str) -> str:
@@ -158,9 +215,9 @@ def line_end(text: str) -> str:
     return "\r" if "\n" not in text else "\n"
 
 
-def split(text: str) -> list[str]:
-    """Lines with their ends."""
-    end = line_end(text)
+def split(text: str, end: str = "") -> list[str]:
+    """Lines with their ends, which are `end` where that is known."""
+    end = end or line_end(text)
     lines = [line + end for line in text.split(end)]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]
@@ -169,6 +226,18 @@ def split(text: str) -> list[str]:
 def text_lines(text: str) -> list[str]:
     """Lines without their ends."""
     return [line.removesuffix("\n").removesuffix("\r") for line in split(text)]
+
+
+def lines_from(text: str, first: int, count: int) -> list[str]:
+    """At most `count` lines from the one with the number `first` on, without their ends and without the whole list."""
+    end = line_end(text)
+    start = 0
+    for _ in range(first - 1):
+        start = text.index(end, start) + 1
+    stop = start
+    for _ in range(count):
+        stop = text.find(end, stop) + 1 or len(text)
+    return [line.removesuffix("\n").removesuffix("\r") for line in split(text[start:stop], end)]
 
 
 def _checked(data: bytes, content: Content, name: str) -> Content:
@@ -219,14 +288,13 @@ def _missing(workspace: Workspace, path: Path) -> str:
     name = shown(workspace, path)
     if os.path.islink(path):
         return f"{name} is a symbolic link to {os.readlink(path)}, which does not exist."
-    parent = path.parent
-    if not parent.is_dir():
-        while not parent.exists():
-            parent = parent.parent
-        return f"{name} does not exist; the path is good up to {shown(workspace, parent)}."
+    missing = path
+    while not missing.parent.exists():
+        missing = missing.parent
     try:
-        close = difflib.get_close_matches(path.name, os.listdir(parent), 3, 0.6)
+        close = difflib.get_close_matches(missing.name, os.listdir(missing.parent), 3, 0.6)
     except OSError:
         close = []
-    hint = f" Similar: {', '.join(shown(workspace, parent / each) for each in close)}." if close else ""
-    return f"{name} does not exist.{hint}"
+    above = f", nor does the directory {shown(workspace, missing)}" if missing != path else ""
+    hint = f" Similar: {', '.join(shown(workspace, missing.parent / each) for each in close)}." if close else ""
+    return f"{name} does not exist{above}.{hint}"

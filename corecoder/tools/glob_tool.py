@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import ToolError
+from ..text import one_line
 from ..tool import Tool, ToolContext, ToolResult
 from .files import locate, shown
 from .finding import TIME_LIMIT, Answer, anyway, asking, heard, left_out, stopped
@@ -49,7 +50,7 @@ class GlobTool(Tool):
         try:
             glob_regex(rest)
         except ValueError as error:
-            raise ToolError(f"The pattern {pattern!r} is wrong: {error}.") from None
+            raise ToolError(f"The pattern '{one_line(pattern)}' is wrong: {error}.") from None
         return _search(ctx, top, pattern, rest)
 
 
@@ -80,7 +81,7 @@ def _search(ctx: ToolContext, top: Path, pattern: str, rest: str) -> ToolResult:
 
     answer = anyway(ctx, top, search)
     if answer.bad:
-        raise ToolError(f"The pattern {pattern!r} is wrong: {answer.bad}.")
+        raise ToolError(f"The pattern '{one_line(pattern)}' is wrong: {answer.bad}.")
     notes = []
     if answer.end.get("kind") == "below":
         notes.append(f"None directly in {shown(ctx.workspace, top)}; these are below it (**/{rest}).")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import ToolError
-from ..text import plural
+from ..text import one_line, plural
 from ..tool import Tool, ToolContext, ToolResult
 from . import ripgrep
 from .files import locate, look, shown
@@ -101,24 +101,26 @@ def _globs(include: str) -> list[str]:
             current = ""
         else:
             current += char
+    globs += [current[:-1]] if current else []  # a brace is open: what is wrong is said below
     globs = [glob.replace("**/", "", 1) if glob.startswith("**/") and glob.count("/") == 1 else glob for glob in globs]
     for glob in globs:
         try:
             glob_regex(glob)
         except ValueError as error:
-            raise ToolError(f"include {include!r} is wrong: {error}.") from None
+            raise ToolError(f"include '{one_line(include)}' is wrong: {error}.") from None
     return [glob.removeprefix("./") for glob in globs]
 
 
 def _with_ripgrep(ctx: ToolContext, question: Question, rg: str, ignore: bool, limit: float) -> Answer | None:
-    """None if ripgrep does not take the pattern."""
+    """None if ripgrep does not take the pattern, or breaks down."""
     root, only, include = question.root, question.only, question.include
     options = []
     if not ignore:
         options += ["--no-ignore"]
     elif not in_repository(root):
         options += ["--no-require-git", "--no-ignore-exclude"]
-    names = [glob for glob in include if "/" not in glob and not glob.startswith("!")]
+    # What looks at names only, so that ripgrep opens no other file; to it `**` does not match a newline.
+    names = [glob for glob in include if "/" not in glob and "**" not in glob and not glob.startswith("!")]
     if names and len(names) == len(include):
         options += [part for glob in names for part in ("--type-add", f"wanted:{glob}")] + ["--type", "wanted"]
     # ripgrep offers hidden files of a wanted type, and its versions differ on repositories inside of other trees.
@@ -156,13 +158,13 @@ def _with_our_own(ctx: ToolContext, question: Question, rg: str | None, ignore: 
         answer = heard(child)
     if answer.bad:
         raise ToolError(_bad_pattern(question.pattern.text, answer.bad))
-    answer.notes += ["ripgrep does not know this syntax; searched with Python's."] if rg else []
+    answer.notes += ["ripgrep could not do this search; Python's engine did."] if rg else []
     return answer
 
 
 def _bad_pattern(pattern: str, why: str) -> str:
     hint = "" if why.endswith("not installed here") else " A \\ before a sign searches for the sign itself."
-    return f"The pattern {pattern!r} cannot be used: {why}.{hint}"
+    return f"The pattern '{one_line(pattern)}' cannot be used: {why}.{hint}"
 
 
 def _result(ctx: ToolContext, question: Question, answer: Answer) -> ToolResult:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
+
+from .diff import matches
 
 
 class Indents:
@@ -25,9 +26,8 @@ class Indents:
         """
         lines = new.split("\n")
         out: list[str | None] = [self._line(line) for line in lines]
-        for tag, i1, i2, j1, _ in difflib.SequenceMatcher(None, self._wanted, lines, autojunk=False).get_opcodes():
-            if tag == "equal":
-                out[j1 : j1 + i2 - i1] = self._found[i1:i2]
+        for at, there, size in matches(self._wanted, lines):
+            out[there : there + size] = self._found[at : at + size]
         whole = [line for line in out if line is not None]
         return "\n".join(whole) if len(whole) == len(out) else None
 

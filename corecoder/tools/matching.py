@@ -2,31 +2,37 @@
 
 In order: the text as it is; line ends; trailing blanks; indentation, with the replacement indented like its place; and
 the same again without the line numbers or the blank lines at the edges that were copied along. Every step counts only
-if exactly one place fits. A place that merely resembles the text is never edited: it is shown, with the difference.
+if exactly one place fits, or if all places are wanted. A place that merely resembles the text is never edited: it is
+shown, with the difference.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, islice
 
 from ..errors import ToolError
-from .diff import Span
+from .diff import Span, matches
 from .indent import Indents
 
 _NUMBERED = re.compile(r" *(\d+)(?:\t|→|: ?|\| ?)(.*)", re.DOTALL)
 _LISTED = 8
+_COUNTED = 100  # places, after which "more than that" is all anyone needs to know
+_APART = 10_000  # more places than this are replaced in one go
+MOST_COMPARED = 2_000_000
+"""In a text with more characters only what fits exactly is found: everything else takes too long."""
 _BLANKS = " \t\r\f\v"
 
 
 @dataclass(frozen=True)
 class Match:
-    """What to replace, in order, and `how` it was found: "" for exactly."""
+    """What to replace, in order, how many places that is, and `how` they were found: "" for exactly."""
 
     spans: tuple[Span, ...]
+    count: int
     how: str = ""
 
 
@@ -65,6 +71,16 @@ class Source:
         real_start, real_end = self.real(start), self.real(end)
         return Span(real_start, real_end, self._respelled(self.text[real_start:real_end], new, real_start))
 
+    def respelled_everywhere(self, old: str, new: str) -> Span | None:
+        """Replaces every `old` by `new`, as one span around all of them; None where line ends differ from place to
+        place or cannot be told from what is replaced."""
+        if self._returns and ("\r" in old or len(self._returns) < self.text.count("\n")):
+            return None
+        end = "\r\n" if self._returns else self._lone
+        old, new = old.replace("\n", end), new.replace("\n", end)
+        first, last = self.text.find(old), self.text.rfind(old) + len(old)
+        return Span(first, last, self.text[first:last].replace(old, new))
+
     def _respelled(self, old: str, new: str, at: int) -> str:
         if "\n" not in new:
             return new
@@ -88,8 +104,11 @@ class Source:
 def _mixed(old: list[str], ends: list[str], new: list[str]) -> str:
     """Lines that stay keep their ends, a line in another's place takes that one's, a new one that of the line above."""
     known: dict[int, str] = {}
-    for _, i1, i2, j1, j2 in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        known.update(zip(range(j1, j2), ends[i1:i2], strict=False))
+    gone = there = 0
+    for at, now, size in [*matches(old, new), (len(old), len(new), 0)]:
+        known.update(zip(range(there, now), ends[gone:at], strict=False))
+        known.update(zip(range(now, now + size), ends[at : at + size], strict=False))
+        gone, there = at + size, now + size
     out: list[str] = []
     end = ends[0]
     for at, line in enumerate(new[:-1]):
@@ -99,38 +118,55 @@ def _mixed(old: list[str], ends: list[str], new: list[str]) -> str:
 
 
 def find(source: Source, old: str, new: str, replace_all: bool) -> Match | None:
-    """The place or places of `old`, None if nothing fits. Raises ToolError if more than one place does."""
+    """The place or places of `old`, None if nothing fits. Raises ToolError if more than one place does, unless that is
+    what `replace_all` asks for."""
     old_plain, new_plain = source.normal(old), source.normal(new)
-    places = _occurrences(source.plain, old_plain, overlapping=not replace_all)
-    if len(places) > 1 and not replace_all:
-        same = [at for at in places if source.text[source.real(at) : source.real(at + len(old_plain))] == old]
-        places = same if len(same) == 1 else places
-    if len(places) == 1 or (places and replace_all):
-        return Match(tuple(source.span(at, at + len(old_plain), new_plain) for at in places))
-    if places:
-        raise ToolError(_ambiguous([source.line_of(at) for at in places]))
+    match = _every(source, old_plain, new_plain) if replace_all else _single(source, old, old_plain, new_plain)
+    if match or len(source.plain) > MOST_COMPARED:
+        return match
     for old_lines, new_lines, how in _variants(old_plain, new_plain):
-        match = _loose(source, old_lines, new_lines, how)
+        match = _loose(source, old_lines, new_lines, how, replace_all)
         if match is not None:
             return match
     return None
 
 
-def _occurrences(text: str, wanted: str, overlapping: bool) -> list[int]:
-    found = []
+def _single(source: Source, old: str, old_plain: str, new_plain: str) -> Match | None:
+    places = list(islice(_occurrences(source.plain, old_plain, 1), _COUNTED + 1))
+    if len(places) > 1:
+        same = [at for at in places if source.text[source.real(at) : source.real(at + len(old_plain))] == old]
+        places = same if len(same) == 1 else places
+    if len(places) > 1:
+        raise ToolError(_ambiguous(len(places), [source.line_of(at) for at in places[:_LISTED]]))
+    return Match((source.span(places[0], places[0] + len(old_plain), new_plain),), 1) if places else None
+
+
+def _every(source: Source, old: str, new: str) -> Match | None:
+    count = source.plain.count(old)
+    if not count:
+        return None
+    whole = source.respelled_everywhere(old, new) if count > _APART else None
+    if whole is not None:
+        return Match((whole,), count)
+    places = _occurrences(source.plain, old, len(old))
+    return Match(tuple(source.span(at, at + len(old), new) for at in places), count)
+
+
+def _occurrences(text: str, wanted: str, step: int) -> Iterator[int]:
+    """Where `wanted` starts; the search goes on `step` characters behind each start."""
     at = text.find(wanted)
     while at >= 0:
-        found.append(at)
-        at = text.find(wanted, at + (1 if overlapping else len(wanted)))
-    return found
+        yield at
+        at = text.find(wanted, at + step)
 
 
-def _ambiguous(lines: Sequence[int], how: str = "") -> str:
-    more = f" and {len(lines) - _LISTED} more" if len(lines) > _LISTED else ""
-    listed = ", ".join(map(str, lines[:_LISTED])) + more
+def _ambiguous(count: int, lines: Sequence[int], how: str = "") -> str:
+    """`lines` are the first of the `count` places, which were counted up to _COUNTED and one more."""
+    many = f"more than {_COUNTED}" if count > _COUNTED else str(count)
+    more = f" and {'' if count > _COUNTED else f'{count - _LISTED} '}more" if count > _LISTED else ""
     return (
-        f"old_string fits {len(lines)} places{how}, at lines {listed}. Nothing was changed. "
-        "Add lines around it until it is unique, or set replace_all to change every one."
+        f"old_string fits {many} places{how}, at lines {', '.join(map(str, lines[:_LISTED]))}{more}. Nothing was "
+        "changed. Add lines around it until it is unique, or set replace_all to change every one."
     )
 
 
@@ -178,43 +214,55 @@ def _trimmed(old: str, new: str) -> tuple[str, str] | None:
     return "\n".join(old_lines[head : len(old_lines) - tail]), "\n".join(new_lines)
 
 
-def _loose(source: Source, old: str, new: str, how: str) -> Match | None:
-    """The one place where whole lines agree but for trailing blanks, or else but for indentation."""
+def _loose(source: Source, old: str, new: str, how: str, replace_all: bool) -> Match | None:
+    """The one place, or all of them, where whole lines agree but for trailing blanks, or else but for indentation."""
     whole = old.endswith("\n")
     wanted = (old[:-1] if whole else old).split("\n")
     if not any(line.strip() for line in wanted):
         return None
     lines = source.plain.split("\n")
     for strip, words in ((str.rstrip, "trailing blanks disregarded"), (str.strip, "indentation adjusted")):
-        places = _line_places([strip(line, _BLANKS) for line in lines], [strip(line, _BLANKS) for line in wanted])
-        if len(places) > 1:
-            raise ToolError(_ambiguous([at + 1 for at in places], " once blanks are disregarded"))
+        stripped = [strip(line, _BLANKS) for line in lines]
+        places = _line_places(
+            stripped, [strip(line, _BLANKS) for line in wanted], None if replace_all else _COUNTED + 1
+        )
+        if len(places) > 1 and not replace_all:
+            raise ToolError(_ambiguous(len(places), [at + 1 for at in places], " once blanks are disregarded"))
         if places:
-            found = lines[places[0] : places[0] + len(wanted)]
-            indented = Indents(wanted, found, lines).apply(new)
-            if indented is None:
-                return None
-            words = words if found != wanted else "newline at the end of the file disregarded"
-            return Match((_line_span(source, lines, places[0], len(wanted), whole, indented),), how or words)
+            if not how and all(lines[at : at + len(wanted)] == wanted for at in places):
+                words = "newline at the end of the file disregarded"
+            return _loose_match(source, lines, places, wanted, whole, new, how or words)
     return None
 
 
-def _line_places(lines: list[str], wanted: list[str]) -> list[int]:
+def _loose_match(
+    source: Source, lines: list[str], places: Sequence[int], wanted: list[str], whole: bool, new: str, how: str
+) -> Match | None:
+    """The replacement of the lines at `places`, None if the indentation of one of them would be a guess."""
+    starts = [0, *accumulate(len(line) + 1 for line in lines)]
+    spans = []
+    for at in places:
+        found = lines[at : at + len(wanted)]
+        indented = Indents(wanted, found, lines).apply(new)
+        if indented is None:
+            return None
+        spans.append(_line_span(source, starts[at], starts[at + len(wanted)] - 1, whole, indented))
+    return Match(tuple(spans), len(spans), how)
+
+
+def _line_places(lines: list[str], wanted: list[str], most: int | None) -> list[int]:
+    """The first lines of `most` places, which may overlap, or of all that do not."""
+    text, block = "\n".join(["", *lines, ""]), "\n".join(["", *wanted, ""])
     found: list[int] = []
-    at = -1
-    size = len(wanted)
-    while True:
-        try:
-            at = lines.index(wanted[0], at + 1, len(lines) - size + 1)
-        except ValueError:
-            return found
-        if lines[at : at + size] == wanted:
-            found.append(at)
+    line = last = 0
+    for at in islice(_occurrences(text, block, 1 if most else len(block) - 1), most):
+        line += text.count("\n", last, at)
+        found.append(line)
+        last = at
+    return found
 
 
-def _line_span(source: Source, lines: list[str], first: int, count: int, whole: bool, new: str) -> Span:
-    start = sum(len(line) + 1 for line in lines[:first])
-    end = start + sum(len(line) + 1 for line in lines[first : first + count]) - 1
+def _line_span(source: Source, start: int, end: int, whole: bool, new: str) -> Span:
     if whole and end < len(source.plain):
         end += 1
     elif whole and new.endswith("\n"):

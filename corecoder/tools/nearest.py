@@ -10,12 +10,19 @@ import difflib
 import re
 import unicodedata
 from collections.abc import Sequence
+from itertools import groupby
 
+from ..text import plural
+from .diff import matches
+
+_GAP = re.compile(r"(\s*)\S")
+_BLANKS = {" ": "space", "\t": "tab", "\n": "newline"}
 _WORD = re.compile(r"\w+")
 _CANDIDATES = 12
 _LINE = 200
 _LIKE = 0.55  # of 1: below it two texts only have words in common
-_SHOWN = 40
+_SHOWN = 20
+_BEFORE = 2
 
 
 def nearest(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, float] | None:
@@ -38,8 +45,10 @@ def nearest(lines: Sequence[str], wanted: Sequence[str]) -> tuple[int, float] | 
 def _likeness(found: Sequence[str], wanted: Sequence[str]) -> float:
     sample = list(zip(found, wanted, strict=False))[:60]
     by_line = sum(_alike(one, other) for one, other in sample) / max(len(sample), 1)
-    same = difflib.SequenceMatcher(None, [line.strip() for line in found], [line.strip() for line in wanted])
-    return max(by_line, same.ratio())
+    if by_line > _LIKE:
+        return by_line
+    kept = matches([line.strip() for line in found], [line.strip() for line in wanted])
+    return max(by_line, 2 * sum(size for _, _, size in kept) / (len(found) + len(wanted)))
 
 
 def _alike(one: str, other: str) -> float:
@@ -49,11 +58,16 @@ def _alike(one: str, other: str) -> float:
 
 def difference(found: Sequence[str], wanted: Sequence[str]) -> list[str]:
     """Lines of the file (-) against lines of old_string (+), then words on differences that cannot be seen."""
-    out = [
-        _clipped(line) for line in difflib.ndiff(list(found), list(wanted), charjunk=None) if not line.startswith("?")
-    ]
-    if len(out) > _SHOWN:
-        out = [*out[:_SHOWN], f"… {len(out) - _SHOWN} more lines"]
+    pairs = zip(found, wanted, strict=False)
+    same = next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(found), len(wanted)))
+    start = max(0, same - _BEFORE)
+    compared = difflib.ndiff(found[start : start + _SHOWN], wanted[start : start + _SHOWN], charjunk=None)
+    out = [_clipped(line) for line in compared if not line.startswith("?")]
+    rest = max(len(found), len(wanted)) - start - _SHOWN
+    if start:
+        out.insert(0, f"… {plural(start, 'equal line')}")
+    if rest > 0:
+        out.append(f"… {plural(rest, 'more line')}")
     hint = _invisible("\n".join(found), "\n".join(wanted))
     return [*out, hint] if hint else out
 
@@ -64,20 +78,32 @@ def _clipped(line: str) -> str:
 
 def _invisible(found: str, wanted: str) -> str:
     """What differs although it looks the same: blanks, or signs that look alike."""
-    if "".join(found.split()) == "".join(wanted.split()):
-        return f"(they differ only in blanks: the file has {_blanks(found)}, old_string {_blanks(wanted)})"
+    if blanks := _blanks(found, wanted):
+        return f"(they differ only in blanks: the file has {blanks[0]} where old_string has {blanks[1]})"
     special = sorted({char for char in found if ord(char) > 127} - set(wanted))[:4]
-    if special and _folded(found) == _folded(wanted):
+    if special and _folded(wanted) in _folded(found):
         named = ", ".join(f"{char} U+{ord(char):04X} {unicodedata.name(char, '').lower()}".rstrip() for char in special)
         return f"(they differ only in signs that look alike: the file has {named})"
     return ""
 
 
-def _blanks(text: str) -> str:
-    tabs = any(line.startswith("\t") for line in text.split("\n"))
-    spaces = any(line.startswith(" ") for line in text.split("\n"))
-    indents = {(True, True): "tabs and spaces", (True, False): "tabs", (False, True): "spaces"}.get((tabs, spaces))
-    return f"{indents or 'no'} indentation"
+def _blanks(found: str, wanted: str) -> tuple[str, str] | None:
+    """The first blanks in which `wanted` and (a part of) `found` differ, in words; None if more than blanks do."""
+    at = "".join(found.split()).find("".join(wanted.split()))
+    if at < 0:
+        return None
+    gaps = zip(_GAP.findall(found)[at:], _GAP.findall(wanted), strict=False)
+    return next(((_named(a), _named(b)) for nth, (a, b) in enumerate(gaps) if a != b and (nth or not at)), None)
+
+
+def _named(blanks: str) -> str:
+    """`2 spaces`, `1 newline and 1 tab`, `1 no-break space (U+00A0)`."""
+    runs = ((char, len(list(run))) for char, run in groupby(blanks))
+    return " and ".join(plural(count, _BLANKS.get(char) or _sign(char)) for char, count in runs) or "none"
+
+
+def _sign(char: str) -> str:
+    return f"{unicodedata.name(char, 'blank').lower()} (U+{ord(char):04X})"
 
 
 _ALIKE = str.maketrans(

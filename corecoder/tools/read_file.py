@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import os
+from dataclasses import replace
 from typing import Any, ClassVar
 
+from ..capture import Cleaner
 from ..errors import ToolError
 from ..text import plural
-from ..tool import Tool, ToolContext, ToolResult
+from ..tool import Seen, Tool, ToolContext, ToolResult, Workspace
 from .files import Opened, decode, load, locate, shown, text_lines
 
 LINES = 2000
@@ -43,14 +46,29 @@ class ReadFileTool(Tool):
         workspace = ctx.workspace
         path = locate(workspace, file_path)
         opened = load(workspace, path)
+        if str(opened.real) in (os.path.realpath(job.log) for job in workspace.processes.jobs if job.log):
+            opened = replace(opened, data=_cleaned(opened.data))
         name = shown(workspace, path)
         image = _image_type(opened.data)
         if image:
             result = _picture(opened, image, name, ctx.sees_images)
         else:
             result = _lines(opened, name, max(offset, 1), limit)
-        workspace.seen[opened.real] = opened.stamp
+            _note(workspace, opened, *result.data["lines"])
         return result
+
+
+def _cleaned(log: bytes) -> bytes:
+    """What a background job printed, as a command's output is shown."""
+    cleaner = Cleaner()
+    return (cleaner.feed(log) + cleaner.finish()).encode()
+
+
+def _note(workspace: Workspace, opened: Opened, first: int, last: int) -> None:
+    """Parts that follow one another add up to what the model knows of the file."""
+    seen = workspace.seen.get(opened.real)
+    known = seen.lines if seen and seen.digest == opened.digest else 0
+    workspace.seen[opened.real] = Seen(opened.digest, max(known, last) if first <= known + 1 else known)
 
 
 def _image_type(data: bytes) -> str:

@@ -30,7 +30,7 @@ _OPTIONS = (
 )
 _NOTICE = re.compile(rb"(.*): (?:WARNING: stopped searching binary file|binary file matches)", re.DOTALL)
 _RECORD = re.compile(rb"(\d+):(\d+):(\d+):")
-_PROBLEM = re.compile(r"^(?:rg: )?(.*): (.*?) \(os error \d+\)$", re.MULTILINE)
+_PROBLEM = re.compile(r"^(?:rg: )?(.*?)(?:: IO error for operation on \1)?: ([^:\n]*) \(os error \d+\)$", re.MULTILINE)
 _BINARY = 0
 Place = tuple[str, int, int, int]
 """Path, line number, column in bytes from 1, byte offset of the line."""
@@ -53,7 +53,7 @@ def search(
     most: int,
     count: int,
 ) -> Answer | None:
-    """Runs ripgrep with `argv` (program, options, pattern, root); None if it refuses the pattern.
+    """Runs ripgrep with `argv` (program, options, pattern, root); None if it refuses the pattern or breaks down.
 
     The lines of files that are `wanted`, the first `most` of them with their text, until `count` are counted; `whole`
     takes those of binary files as well. No file is searched further than `count` lines, so a NUL byte behind them is
@@ -63,6 +63,7 @@ def search(
     bounds = [f"--max-count={count}", *(["--text"] if whole else [])]
     answer = Answer()
     total = files = 0
+    ended_itself = False
     with running([program, *_OPTIONS, *bounds, *rest], token=ctx.token, limit=limit, without=ctx.secrets) as child:
         for path, places in groupby(_places(child.lines()), itemgetter(0)):
             if total >= count:
@@ -79,10 +80,15 @@ def search(
                 continue
             total, files = total + here, files + 1
             answer.found += _lines(path, first)
+        else:
+            ended_itself = True
     answer.timed_out = child.timed_out
     errors = _PROBLEM.findall(child.errors) if child.status == 2 else []
     answer.end = {"total": min(total, count), "files": files, "errors": errors}
-    return None if child.status == 2 and not errors else answer
+    # "If an error occurred, then the exit status is 2. If no match, 1, and 0 otherwise" (rg(1), EXIT STATUS): any
+    # other is a crash, or our own kill.
+    crashed = ended_itself and not child.timed_out and child.status not in (0, 1, 2)
+    return None if crashed or (child.status == 2 and not errors) else answer
 
 
 def _places(lines: Iterable[bytes]) -> Iterator[Place]:

@@ -14,18 +14,20 @@ import stat
 from pathlib import Path
 
 from ..errors import ToolError
+from ..jobs import CancelToken
 from ..tool import ToolContext, ToolResult, Workspace
 from .diff import Diff
-from .files import OPEN_FLAGS, Opened, explained, look, shown, stamp
+from .files import OPEN_FLAGS, Opened, Stamp, explained, look, shown, stamp
 from .syntax import syntax_note
 
 
-def save(workspace: Workspace, path: Path, data: bytes, before: tuple[int, int] | None) -> Path:
-    """Writes `data` to `path`, through symbolic links, and notes its new state; returns the real path.
+def save(workspace: Workspace, path: Path, data: bytes, before: Stamp | None, token: CancelToken) -> Path:
+    """Writes `data` to `path`, through symbolic links; returns the real path.
 
     `before` is the stamp of the file that is replaced, None if there must be none. Raises ToolError, with the file as
-    it was, if something else is there now or it cannot be written.
+    it was, if something else is there now or it cannot be written, and Cancelled if `token` was set before that.
     """
+    token.check()
     real = Path(os.path.realpath(path))
     with explained(workspace, path):
         if before is None:
@@ -37,9 +39,8 @@ def save(workspace: Workspace, path: Path, data: bytes, before: tuple[int, int] 
             mode = stat.filemode(info.st_mode)
             raise ToolError(f"{shown(workspace, path)} is read-only ({mode}). Nothing was written.")
         linked = info is not None and info.st_nlink > 1
-        if linked or not _replace(real, data, info):
-            _overwrite(real, data)
-        workspace.seen[real] = stamp(os.stat(real))
+        if linked or not _replace(real, data, info, token):
+            _overwrite(real, data, token)
     return real
 
 
@@ -47,14 +48,14 @@ def written(
     ctx: ToolContext, path: Path, data: bytes, old: Opened | None, action: str, said: list[str], diff: Diff
 ) -> ToolResult:
     """Saves `data` in the place of `old`, and says so with `said`, warnings about it, and the diff for a person."""
-    real = save(ctx.workspace, path, data, old.stamp if old else None)
+    real = save(ctx.workspace, path, data, old.stamp if old else None, ctx.token)
     if note := syntax_note(path, data, old.data if old else b"", ctx.token):
         said = [*said, note]
     facts = {"path": str(real), "action": action, "added": diff.added, "removed": diff.removed}
     return ToolResult("\n".join(said), display="\n".join([*said, diff.text]), data=facts)
 
 
-def _replace(real: Path, data: bytes, old: os.stat_result | None) -> bool:
+def _replace(real: Path, data: bytes, old: os.stat_result | None, token: CancelToken) -> bool:
     """Puts a new file with the old one's mode, owner and attributes in its place; False if that cannot be."""
     new = real.with_name(f".corecoder-{secrets.token_hex(6)}.tmp")
     try:
@@ -65,6 +66,7 @@ def _replace(real: Path, data: bytes, old: os.stat_result | None) -> bool:
         return False
     try:
         _fill(fd, data)
+        token.check()
         if old is None:
             os.replace(new, real)
             return True
@@ -105,7 +107,7 @@ def _attributes(path: Path) -> list[str]:
         return []
 
 
-def _overwrite(real: Path, data: bytes) -> None:
+def _overwrite(real: Path, data: bytes, token: CancelToken) -> None:
     """Writes into the file that is there. Its old bytes lie beside it until the new ones are on the disk."""
     copy = real.with_name(f".corecoder-{secrets.token_hex(6)}.old")
     kept = ""
@@ -116,6 +118,7 @@ def _overwrite(real: Path, data: bytes) -> None:
                 PermissionError
             ):  # nothing can be created here: the copy in memory is all there is
                 _fill(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600), old)
+            token.check()
             try:
                 _write_all(file.fileno(), data)
             except OSError as error:

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 from ..errors import ToolError
 from ..text import plural
-from ..tool import Tool, ToolContext, ToolResult, Workspace
+from ..tool import Seen, Tool, ToolContext, ToolResult, Workspace
 from .diff import Span, unified
-from .files import Content, Opened, decode, load, locate, look, shown, split
+from .files import Content, Opened, decode, digest, load, locate, look, recoded, shown, split
 from .saving import written
 
 
@@ -28,7 +28,7 @@ class WriteFileTool(Tool):
 
     def execute(self, file_path: str, content: str, *, ctx: ToolContext) -> ToolResult:
         workspace = ctx.workspace
-        path = locate(workspace, file_path)
+        path = _file(workspace, file_path)
         name = shown(workspace, path)
         old, before, text = _planned(workspace, path, content)
         data = before.encode(text)
@@ -39,42 +39,54 @@ class WriteFileTool(Tool):
         kept = f", {before.note}" if before.note else ""
         lines = f"{plural(len(split(text)), 'line')}{kept}"
         said = [f"{what} ({lines}; +{diff.added} -{diff.removed})." if old else f"{what} ({lines})."]
-        return written(ctx, path, data, old, "write", said, diff)
+        result = written(ctx, path, data, old, "write", said, diff)
+        workspace.seen[Path(result.data["path"])] = Seen(digest(data), len(split(text)))
+        return result
 
     def preview(self, workspace: Workspace, arguments: dict[str, Any]) -> str:
-        path = locate(workspace, arguments["file_path"])
+        path = _file(workspace, arguments["file_path"])
         old, before, text = _planned(workspace, path, arguments["content"])
         name = shown(workspace, path)
         return unified(name, before.text, _all_of(before, text), created=old is None, whole=True).text
 
 
+def _file(workspace: Workspace, file_path: str) -> Path:
+    path = locate(workspace, file_path)
+    if file_path.endswith(("/", os.sep)) and not path.exists():
+        raise ToolError(f"{file_path} names a directory. Nothing was written. Give the name of a file in it.")
+    return path
+
+
 def _planned(workspace: Workspace, path: Path, content: str) -> tuple[Opened | None, Content, str]:
     """The file that is there, its text, and the text that is to be. Raises ToolError if it must not be replaced."""
     name = shown(workspace, path)
-    old = _replaceable(workspace, path, name)
+    old = load(workspace, path) if look(workspace, path) else None
     before = decode(old.data, name) if old else Content("")
-    return old, before, _with_line_ends_of(before.text, content)
+    if old and old.data:
+        _require_known(workspace, old, len(split(before.text)), name)
+    text = _with_line_ends_of(before.text, content)
+    return old, recoded(before, name, text), text
 
 
 def _all_of(before: Content, text: str) -> list[Span]:
     return [Span(0, len(before.text), text)]
 
 
-def _replaceable(workspace: Workspace, path: Path, name: str) -> Opened | None:
-    """The file that is to be replaced, None if there is none. Raises ToolError if the model has not seen it."""
-    if look(workspace, path) is None:
-        return None
-    old = load(workspace, path)
-    seen = workspace.seen.get(Path(os.path.realpath(path)))
-    if seen == old.stamp or not old.data:
-        return old
-    decode(old.data, name)  # what is not text cannot be read first, and says so
+def _require_known(workspace: Workspace, old: Opened, lines: int, name: str) -> None:
+    """Raises ToolError if the model has not seen all `lines` of the file that is to be replaced, as they are now."""
+    seen = workspace.seen.get(old.real)
     if seen is None:
         raise ToolError(
             f"{name} exists and you have not read it in this session. Nothing was written. "
             "Read it first, or change parts of it with edit_file."
         )
-    raise ToolError(f"{name} has changed on disk since you last read it. Nothing was written. Read it again first.")
+    if seen.digest != old.digest:
+        raise ToolError(f"{name} has changed on disk since you last read it. Nothing was written. Read it again first.")
+    if seen.lines < lines:
+        raise ToolError(
+            f"You have not read all of {name}: it has {plural(lines, 'line')}. Nothing was written. "
+            f"Read on with offset {seen.lines + 1}, or change parts of it with edit_file."
+        )
 
 
 def _with_line_ends_of(old: str, new: str) -> str:

@@ -46,7 +46,7 @@ _NEWLINE = "a line end"
 _ESCAPE = r"\\(?P<property>[pP](?:\{[^}]*\}|[A-Za-z]))|\\(?P<escape>.)|(?P<char>.)"
 _PIECE = re.compile(
     r"\\[xuU]\{(?P<hex>0*(?:10|[0-9A-Fa-f])?[0-9A-Fa-f]{1,4})\}|(?P<repeat>\{\d+(?:,\d*)?\})"
-    r"|(?P<name>\(\?<(?=[^\W\d_]))|" + _ESCAPE,
+    r"|(?P<name>\(\?<(?=[^\W\d_]))|(?P<off>\(\?[a-zA-Z]*-[a-zA-Z]+\))|" + _ESCAPE,
     re.DOTALL,
 )
 _MEMBER = re.compile(r"(?P<posix>\[:\^?\w+:\])|" + _ESCAPE, re.DOTALL)
@@ -72,12 +72,17 @@ def parse(text: str) -> Pattern:
     """`text` for both engines. Never fails: what is wrong stays wrong, for the engine to explain."""
     pieces: list[_Spelled] = []
     at = 0
+    repeated = False
     while token := _PIECE.match(text, at):
         at = token.end()
+        repeats = token.lastgroup == "repeat" or token[0] in ("*", "+", "?")
         if token[0] == "[":
             at = _class(text, at, pieces)
+        elif repeated and repeats and token[0] not in ("+", "?"):
+            pieces.append((token[0], token[0], "a repeat of a repeat"))
         else:
             pieces.append(_piece(token))
+        repeated = repeats
     notes = [note for _, _, note in pieces if note]
     return Pattern(
         text,
@@ -97,6 +102,8 @@ def _piece(token: re.Match[str]) -> _Spelled:
         return "(?P<", "(?P<", ""
     if kind == "property":
         return text, text, text
+    if kind == "off":
+        return text, text, "a flag that is turned off"
     if kind == "escape":
         return _escape(text[1])
     if text == ".":

@@ -156,7 +156,7 @@ class Grep:
             return
         text = text_of(data)
         text = text.replace("\r\n", "\n") if "\r\n" in text else text
-        text = text.removesuffix("\r")
+        text = text[:-1] + "\n" if text.endswith("\r") else text  # which ends the last line, be it empty
         for line, start, where, end in matching_lines(self.regex, text, number):
             yield line, text[max(start, where - WIDTH - 1) : where], text[where : min(end, where + WIDTH + 1)]
 
