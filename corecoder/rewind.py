@@ -161,7 +161,7 @@ class Rewinder:
         if about.cut:
             notes.append("a step was cut off: its changes cannot be told from what was changed by hand after it")
         items = _items(changes, self._kept.look({change.path for change in changes}))
-        if items and any(change.anywhere for change in changes):
+        if any(change.anywhere for change in changes) and any(item.change.action != "leave" for item in items):
             notes.append("what was changed by hand while a command ran counts as the command's: look for your own")
         then, now = about.git, repository(self._kept.root)
         if then and then[0] != now[0]:
