@@ -202,12 +202,14 @@ class Agent:
         """What `rewind` would do; changes nothing. Raises CoreCoderError."""
         return self._rewinder().preview(turn)
 
-    def rewind(self, turn: int | None = None, *, force: bool = False) -> Rewind:
+    def rewind(self, turn: int | None = None, *, force: bool = False, keep: bool = False) -> Rewind:
         """Files and conversation as they were before the turn of this number, the last one if none is given.
 
-        Files that somebody else changed as well stay as they are, unless `force` is set. Raises CoreCoderError.
+        Files that somebody else changed as well stay as they are, unless `force` is set. As long as such a file or one
+        that failed is left, the conversation stays as well, so that it can be asked for again; `keep` takes it back
+        without. Raises CoreCoderError.
         """
-        return self._rewinder().rewind(turn, force=force)
+        return self._rewinder().rewind(turn, force=force, keep=keep)
 
     def _rewinder(self) -> Rewinder:
         if self._running:

@@ -2,12 +2,13 @@
 
 One mechanism does it all: a look at the project compares it with how it was last seen, and puts every difference down
 to the steps that are open. So a look is taken before a step opens (what differs then is the user's own doing) and
-before it closes. A step that died open is closed by the next one's look, its own session's or another's.
+before it closes. A step that died open is closed by the next one's look, its own session's or another's; what differs
+by then may be anybody's doing.
 
 Why not a git repository in the shadow: a step would cost four processes instead of two, and modes, empty directories,
 nested repositories, ignored files and attributes would each need care beside it. In a database a kill between two lines
 is harmless, and two sessions can work in one project. The price: an edit made by hand while a command runs counts as
-the command's, and every file is held once more, compressed.
+the command's, which a preview says, and every file is held once more, compressed.
 """
 
 from __future__ import annotations
@@ -27,7 +28,22 @@ from .errors import CoreCoderError
 from .jobs import CancelToken
 from .journal import words
 from .sessiondir import project_directory
-from .snapshot import ABSENT, CACHE, GIT, IGNORED, NEVER, Known, State, above, differs, head, is_walked, told, walk
+from .snapshot import (
+    ABSENT,
+    CACHE,
+    GIT,
+    IGNORED,
+    NEVER,
+    Known,
+    State,
+    above,
+    differs,
+    git_directory,
+    is_walked,
+    repository,
+    told,
+    walk,
+)
 from .tool import Workspace
 
 _ENDING = 5.0  # seconds for the command of a cancelled turn to end
@@ -53,20 +69,22 @@ class Bounds:
 
 
 class Change(NamedTuple):
-    """What the step `step` made of `path`; `shared` if a step of another session may have done it."""
+    """What the step `step` made of `path`; `shared` if somebody else may have done it, a step of another session or
+    anybody after this one had died; `anywhere` if the step was not about certain files."""
 
     step: int
     path: bytes
     before: State
     after: State
     shared: bool
+    anywhere: bool
 
 
 class About(NamedTuple):
-    """What git's HEAD stood for when the first of some steps began, how many of them are no longer kept, and how many
-    died open."""
+    """git's HEAD and refs when the first of some steps began (None: there is no step), how many of the steps are no
+    longer kept, and how many died open."""
 
-    head: str = ""
+    git: tuple[str, str] | None = None
     dropped: int = 0
     cut: int = 0
 
@@ -128,13 +146,13 @@ class Checkpoints:
         """What the steps of these turns (session, record of the prompt) changed, in the order of the steps."""
         with self.store.transaction() as db:
             query = (
-                "SELECT step, path, before, after, shared FROM steps JOIN changes ON step = id "
+                "SELECT step, path, before, after, shared OR cut, scope IS NULL FROM steps JOIN changes ON step = id "
                 "WHERE session = ? AND turn = ? AND before <> after"
             )
             rows = sorted(row for turn in turns for row in db.execute(query, turn))
             return [
-                Change(step, path, State.parse(before), State.parse(after), bool(shared))
-                for step, path, before, after, shared in rows
+                Change(step, path, State.parse(before), State.parse(after), bool(shared), bool(anywhere))
+                for step, path, before, after, shared, anywhere in rows
             ]
 
     def about(self, turns: Iterable[tuple[str, int]]) -> About:
@@ -142,7 +160,10 @@ class Checkpoints:
         with self.store.transaction() as db:
             query = "SELECT id, head, dropped, cut FROM steps WHERE session = ? AND turn = ?"
             rows = sorted(row for turn in turns for row in db.execute(query, turn))
-            return About(rows[0][1], sum(row[2] for row in rows), sum(row[3] for row in rows)) if rows else About()
+            if not rows:
+                return About()
+            name, _, refs = rows[0][1].partition("\n")
+            return About((name, refs), sum(row[2] for row in rows), sum(row[3] for row in rows))
 
     def look(self, paths: Iterable[bytes]) -> dict[bytes, State]:
         """How these paths are now."""
@@ -158,8 +179,8 @@ class Checkpoints:
     @property
     def index(self) -> bytes:
         """Where git's index is, as a path of ours; b"" without a repository."""
-        git = head(self.root)
-        return self._key(os.path.realpath(git[0] / "index")) if git else b""
+        git = git_directory(self.root)
+        return self._key(os.path.realpath(git / "index")) if git else b""
 
     def close(self) -> None:
         """Gives up the store. Safe to call twice, and while a step is running."""
@@ -168,9 +189,9 @@ class Checkpoints:
     # -- steps
 
     def _open(self, scope: list[bytes] | None, token: CancelToken) -> tuple[int, list[str]]:
-        git = head(self.root)
+        git = repository(self.root)
         joined = None if scope is None else b"\0".join(scope)
-        row = (*self._turn, self.store.owner, joined, git[1] if git else "")
+        row = (*self._turn, self.store.owner, joined, "\n".join(git))
         with self.store.guard:
             with self.store.transaction() as db:
                 self._settle(db, token)
@@ -178,7 +199,7 @@ class Checkpoints:
                 query = "INSERT INTO steps (session, turn, owner, scope, head) VALUES (?, ?, ?, ?, ?)"
                 number = int(db.execute(query, row).lastrowid or 0)
             self._running.add(number)
-        if git and scope is None:
+        if git[0] and scope is None:
             unkept[GIT] = "git's commits and branches"
         topics = {path: reason if reason in (CACHE, IGNORED) else path for path, reason in unkept.items()}
         new = {path: reason for path, reason in unkept.items() if topics[path] not in self._said}

@@ -3,7 +3,8 @@
     blobs     contents and link targets by their SHA-256, compressed
     files     how each path was when it was last seen: the state to compare with
     steps     which turn of which session; `owner` while it is open, `scope` the paths it is about (NULL: the project),
-              `head` what git's HEAD stood for, `cut` that it died open, `dropped` that its changes are gone
+              `head` what git's HEAD stood for and in a second line a digest of the refs, `cut` that it died open,
+              `dropped` that its changes are gone
     changes   what a step made of a path; `shared` if another session may have done it
 
 Sessions of one project share the file. Each holds a lock file while it lives, so that the others know whose steps have

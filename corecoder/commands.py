@@ -146,17 +146,18 @@ def compact(console: Console, argument: str) -> None:
     return None
 
 
-@command("undo", "[--now | --force]")
+@command("undo", "[--now | --force | --keep]")
 def undo(console: Console, argument: str) -> None:
     """Takes the last turn back, files and talk.
 
     Alone it shows what would happen to which file; `--now` does it. A file that you changed as well is left as it is,
-    unless you say `--force`.
+    unless you say `--force`. While such a file or one that failed is left, the turn stays, so that you can ask again;
+    `--keep` takes the turn back and leaves those files as they are.
     """
     _rewind(console, None, argument)
 
 
-@command("rewind", "[turn] [--now | --force]")
+@command("rewind", "[turn] [--now | --force | --keep]")
 def rewind(console: Console, argument: str) -> None:
     """Goes back to before a turn, files and talk.
 
@@ -179,10 +180,11 @@ def rewind(console: Console, argument: str) -> None:
 
 def _rewind(console: Console, turn: int | None, option: str) -> None:
     agent, screen = console.agent, console.screen
-    done = option.strip() in ("--now", "--force")
-    if option.strip() and not done:
-        return screen.line("The options are --now and --force.", "yellow")
-    result = agent.rewind(turn, force=option.strip() == "--force") if done else agent.preview(turn)
+    option = option.strip()
+    done = option in ("--now", "--force", "--keep")
+    if option and not done:
+        return screen.line("The options are --now, --force and --keep.", "yellow")
+    result = agent.rewind(turn, force=option == "--force", keep=option == "--keep") if done else agent.preview(turn)
     verbs = ("restored", "created", "removed", "left") if done else ("restore", "create", "remove", "leave")
     for change in result.files:
         verb = dict(zip(("restore", "create", "remove", "leave"), verbs, strict=True))[change.action]
@@ -191,12 +193,16 @@ def _rewind(console: Console, turn: int | None, option: str) -> None:
     for note in result.notes:
         screen.line(f"  {note}", "yellow")
     what = f"{plural(result.turns, 'turn')} from {result.turn.number} on: {result.turn.words}"
-    if done:
-        return screen.line(f"Taken back: {what}")
-    screen.line(f"This would take back {what}")
     name = "/undo" if turn is None else f"/rewind {turn}"
-    force = "; --force also changes what somebody else changed" if any(each.forcible for each in result.files) else ""
-    return screen.line(f"{name} --now does it{force}.", "dim")
+    options = "--force also changes what somebody else changed, --keep takes the turn back and leaves those files"
+    if result.taken_back:
+        return screen.line(f"Taken back: {what}")
+    if done:
+        screen.line(f"Not taken back, as files were left: {what}", "yellow")
+        return screen.line(f"{name} --now tries again; {options}.", "dim")
+    screen.line(f"This would take back {what}")
+    more = f" and keeps the turn as long as files are left; {options}" if any(x.forcible for x in result.files) else ""
+    return screen.line(f"{name} --now does it{more}.", "dim")
 
 
 @command("context")

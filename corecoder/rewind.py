@@ -1,14 +1,16 @@
 """Going back to before a turn: files and conversation together, after a look at what would happen.
 
 What a turn changed goes back to what it was; what somebody else changed since, or in between, stays unless it is
-forced. Files go first, then one `view` record takes the conversation back, so that a kill in between leaves something
-that can be done again. Nothing in git's own directory is touched, but for the index where a step changed it, nobody
-else did, and HEAD stands where it stood: what was staged is the user's work too.
+forced. Files go first, then one `view` record takes the conversation back, and only once no file is left that asking
+again might bring: the way to what was kept of a file leads through its turn. So whatever ends an undo half-way, a full
+disk or a kill, it can be done again. Nothing in git's own directory is touched, but for the index where a step changed
+it, nobody else did, and HEAD stands where it stood: what was staged is the user's work too.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import stat
@@ -24,7 +26,7 @@ from .errors import SessionError
 from .journal import words
 from .messages import text_of
 from .session import Session
-from .snapshot import ABSENT, State, head, shown
+from .snapshot import ABSENT, GIT, State, repository, shown
 from .text import one_line, plural
 from .tool import Workspace
 
@@ -43,22 +45,26 @@ class Turn:
 
 @dataclass(frozen=True)
 class FileChange:
-    """What happens, or happened, to one path. `reason` says why it is left as it is, `forcible` that force helps."""
+    """What happens, or happened, to one path. `reason` says why it is left as it is, `forcible` that force helps,
+    `failed` that it was tried in vain, so that trying again may help."""
 
     path: str
     action: Action
     reason: str = ""
     forcible: bool = False
+    failed: bool = False
 
 
 @dataclass(frozen=True)
 class Rewind:
-    """Going back to before `turn`: `turns` of them, what becomes of which file, and what else there is to know."""
+    """Going back to before `turn`: `turns` of them, what becomes of which file, what else there is to know, and whether
+    the conversation was taken back."""
 
     turn: Turn
     turns: int
     files: tuple[FileChange, ...] = ()
     notes: tuple[str, ...] = ()
+    taken_back: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,10 +99,12 @@ class Rewinder:
         with self._store():
             return self._plan(number)[0]
 
-    def rewind(self, number: int | None = None, *, force: bool = False) -> Rewind:
+    def rewind(self, number: int | None = None, *, force: bool = False, keep: bool = False) -> Rewind:
         """Goes back, and says what became of the files. With `force` also where somebody else changed them.
 
-        Raises CoreCoderError with the conversation as it was; files that were brought back by then stay so.
+        While a file is left that failed or could be forced, the conversation stays as well, unless `keep` says that
+        such files are to stay as they are. Raises CoreCoderError with the conversation as it was; files that were
+        brought back by then stay so.
         """
         with self._store():
             rewind, items = self._plan(number)
@@ -106,13 +114,15 @@ class Rewinder:
                 _, items = self._plan(number)
                 done.update(_Restorer(self._kept).restore(items, force=force))
                 rewind = replace(rewind, files=tuple(done.values()))
+        if not keep and any(change.failed or change.forcible for change in rewind.files):
+            return rewind
         place = self._session.rewind(rewind.turn.record).get("cwd")
         if isinstance(place, str):
             self._workspace.cwd = Path(place) if os.path.isdir(place) else self._workspace.root
             self._session.note("cwd", path=str(self._workspace.cwd))
         self._context.follow(self._session)
         self._session.sync()
-        return rewind
+        return replace(rewind, taken_back=True)
 
     @contextlib.contextmanager
     def _store(self) -> Iterator[None]:
@@ -149,23 +159,41 @@ class Rewinder:
         if about.dropped:
             notes.append(f"what {plural(about.dropped, 'step')} of these turns changed is no longer kept")
         if about.cut:
-            notes.append("a step was cut off by a crash: what was changed by hand after it counts as its own")
+            notes.append("a step was cut off: its changes cannot be told from what was changed by hand after it")
         items = _items(changes, self._kept.look({change.path for change in changes}))
-        git = head(self._kept.root)
-        if git and changes and git[1] != about.head:
-            items = [item for item in items if item.key != self._kept.index]
-            notes.append("git's HEAD has moved since; commits, branches and the index stay as they are")
+        if any(change.anywhere for change in changes) and any(item.change.action != "leave" for item in items):
+            notes.append("what was changed by hand while a command ran counts as the command's: look for your own")
+        then, now = about.git, repository(self._kept.root)
+        if then and then[0] != now[0]:
+            index = self._kept.index
+            items = [item for item in items if item.key != index]
+        if then and then != now and all(item.key != GIT for item in items):
+            notes.append(_git_note(then, now))
         return Rewind(gone[0], len(gone), tuple(item.change for item in items), tuple(notes)), items
+
+
+def _git_note(then: tuple[str, str], now: tuple[str, str]) -> str:
+    """How git's HEAD and refs differ from what they were."""
+    if not now[0]:
+        return "git's repository is gone; its commits and branches are not brought back"
+    if not then[0]:
+        return "git's repository is new and stays"
+    if then[0] != now[0]:
+        return "git's HEAD has moved since; commits, branches and the index stay as they are"
+    return "git's branches, tags or stashes have changed since and are not brought back"
 
 
 def _items(changes: Iterable[Change], now: Mapping[bytes, State]) -> list[_Item]:
     """For each path the state to go back to, and what that takes."""
     first: dict[bytes, State] = {}
     last: dict[bytes, State] = {}
+    doubtful: set[bytes] = set()
     broken: set[bytes] = set()
     for change in changes:
         first.setdefault(change.path, change.before)
-        if change.shared or last.setdefault(change.path, change.before).facts != change.before.facts:
+        if change.shared:
+            doubtful.add(change.path)
+        if last.setdefault(change.path, change.before).facts != change.before.facts:
             broken.add(change.path)
         last[change.path] = change.after
     items = []
@@ -173,19 +201,23 @@ def _items(changes: Iterable[Change], now: Mapping[bytes, State]) -> list[_Item]
         before, after, current = first[key], last[key], now[key]
         if before.facts in (after.facts, current.facts):
             continue
-        ours = current.facts == after.facts and key not in broken
-        items.append(_Item(key, before.facts, current.facts, _decided(shown(key), before, current, ours=ours)))
+        other = ""
+        if current.facts != after.facts or key in broken:
+            other = "somebody else changed it as well"
+        elif key in doubtful:
+            other = "somebody else may have changed it"
+        items.append(_Item(key, before.facts, current.facts, _decided(shown(key), before, current, other)))
     return items
 
 
-def _decided(name: str, before: State, now: State, *, ours: bool) -> FileChange:
+def _decided(name: str, before: State, now: State, other: str) -> FileChange:
     lost = before.kind == "closed" and now.facts.kind != "dir"
     if lost or before.kind == "other" or (before.kind in ("file", "link") and not before.blob):
         return FileChange(name, "leave", "its content was not kept")
     if now.kind == "closed" and before == ABSENT:
         return FileChange(name, "leave", "nobody looked into it")
-    if not ours:
-        return FileChange(name, "leave", "somebody else changed it as well", forcible=True)
+    if other:
+        return FileChange(name, "leave", other, forcible=True)
     return FileChange(name, _action(before, now))
 
 
@@ -214,7 +246,9 @@ class _Restorer:
                     try:
                         work(item)
                     except OSError as error:
-                        results[item.key] = FileChange(item.change.path, "leave", words(error))
+                        # A new directory that somebody else put something into is no longer the turn's own.
+                        failed = item.before != ABSENT or error.errno not in (errno.ENOTEMPTY, errno.EEXIST)
+                        results[item.key] = FileChange(item.change.path, "leave", words(error), failed=failed)
         self._kept.look(results)
         return results
 

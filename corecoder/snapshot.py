@@ -10,6 +10,8 @@ The price is one `lstat` for each file, about a second for 100,000.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import shutil
 import stat
@@ -169,33 +171,48 @@ def ignored_directories(root: Path) -> frozenset[bytes] | None:
         return None
     names = sorted(ran.stdout.split(b"\0"))
     following = [*names[1:], b""]
-    # A directory that merely holds nothing but ignored files is listed together with them.
+    # A directory that merely holds nothing but ignored files is listed together with them, and so is one that ignores
+    # itself, as the caches of many tools do: those are looked into as a whole or not at all.
+    listed = frozenset(names)
     return frozenset(
         name.rstrip(b"/").replace(b"/", os.fsencode(os.sep))
         for name, after in zip(names, following, strict=True)
-        if name.endswith(b"/") and name != b"./" and not after.startswith(name)
+        if name.endswith(b"/") and name != b"./" and (not after.startswith(name) or name + b".gitignore" in listed)
     )
 
 
-def head(root: Path) -> tuple[Path, str] | None:
-    """git's directory of the repository at `root` and what its HEAD stands for: a branch and a commit. None if `root`
-    is not the top of one."""
+def git_directory(root: Path) -> Path | None:
+    """git's directory of the repository at `root`; None if `root` is not the top of one."""
     git = root / ".git"
     try:
         if git.is_file():  # a linked worktree: gitrepository-layout(5)
             git = root / os.fsdecode(git.read_bytes().strip().removeprefix(b"gitdir: "))
-        name = (git / "HEAD").read_text("utf-8", "replace").strip()
-        common = git / (git / "commondir").read_text().strip() if (git / "commondir").exists() else git
-        ref = name.removeprefix("ref: ")
-        if ref == name:
-            return git, name
-        if (common / ref).is_file():
-            return git, f"{ref} {(common / ref).read_text('utf-8', 'replace').strip()}"
-        packed = common / "packed-refs"
-        lines = packed.read_text("utf-8", "replace").splitlines() if packed.exists() else []
-        return git, f"{ref} {next((line for line in lines if line.endswith(f' {ref}')), '')}"
+        return git if (git / "HEAD").is_file() else None
     except (OSError, ValueError):
         return None
+
+
+def repository(root: Path) -> tuple[str, str]:
+    """What HEAD stands for in the repository at `root`, a branch and a commit, and a digest of all its refs: branches,
+    tags, stashes. ("", "") without one."""
+    git = git_directory(root)
+    if git is None:
+        return "", ""
+    name = ""
+    refs: dict[str, str] = {}
+    with contextlib.suppress(OSError, ValueError):  # changed in this moment: then it is said to differ
+        name = (git / "HEAD").read_text("utf-8", "replace").strip()
+        link = git / "commondir"
+        common = git / link.read_text().strip() if link.exists() else git
+        packed = common / "packed-refs"
+        lines = packed.read_text("utf-8", "replace").splitlines() if packed.exists() else []
+        refs = {ref: commit for commit, _, ref in (line.partition(" ") for line in lines if line[:1] not in "#^")}
+        for path in (common / "refs").rglob("*"):
+            if path.is_file():
+                refs[path.relative_to(common).as_posix()] = path.read_text("utf-8", "replace").strip()
+    ref = name.removeprefix("ref: ")
+    digest = hashlib.sha256(repr(sorted(refs.items())).encode()).hexdigest()
+    return f"{ref} {refs.get(ref, '')}", digest
 
 
 def differs(old: Known, new: Known) -> bool:

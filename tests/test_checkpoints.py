@@ -310,6 +310,59 @@ def test_a_directory_that_the_user_put_something_into_stays(at: Project) -> None
     write("made/mine", "mine")
     assert at.outcome() == {"made": "leave", "made/deep": "remove", "made/deep/x": "remove"}
     assert os.listdir("made") == ["mine"]
+    assert at.agent.turns() == []  # asking again would not help
+
+
+def test_what_was_left_can_be_forced_afterwards_or_left_for_good(at: Project) -> None:
+    write("a", "1")
+    for force, content in ((True, "1"), (False, "mine")):
+        at.play("echo 2 > a; echo > b")
+        view = at.agent.session.view
+        write("a", "mine")
+        assert at.outcome() == {"a": "leave", "b": "remove"}
+        assert (at.agent.session.view, Path("a").read_text()) == (view, "mine")
+        assert at.agent.rewind(force=force, keep=not force).taken_back
+        assert (at.agent.session.view, Path("a").read_text()) == ([], content)
+
+
+def test_a_preview_says_that_what_was_made_while_a_command_ran_may_be_the_users(at: Project) -> None:
+    at.calls(call("write_file", file_path="a", content="1"))
+    assert at.agent.preview().notes == ()
+    at.play("echo > b")
+    assert "by hand while a command ran" in at.agent.preview().notes[0]
+
+
+@posix
+def test_an_undo_that_failed_can_be_repeated_also_after_loading(at: Project, tmp_path: Path) -> None:
+    write("src/a", "1")
+    write("b", "1")
+    at.play("rm src/a; echo 2 > b")
+    view = at.agent.session.view
+    shutil.move("src", tmp_path / "src")
+    Path("src").symlink_to(tmp_path / "src")
+    assert at.outcome() == {"b": "restore", "src/a": "leave"}
+    assert at.agent.session.view == view
+    at.agent.close()
+    again = Project(at.home, session=Session.load(at.agent.session.path))
+    Path("src").unlink()
+    shutil.move(tmp_path / "src", "src")
+    assert again.outcome() == {"src/a": "create"}
+    assert (Path("src/a").read_text(), again.agent.session.view) == ("1", [])
+    again.agent.close()
+
+
+@needs_git
+def test_an_index_that_another_git_holds_is_brought_back_the_next_time(at: Project) -> None:
+    write("a", "1\n")
+    git("init", "-q")
+    git("add", "a")
+    index = Path(".git/index").read_bytes()
+    at.play("git rm -q --cached a")
+    lock = write(".git/index.lock", "")
+    assert at.outcome() == {".git/index": "leave"}
+    lock.unlink()
+    assert at.outcome() == {".git/index": "restore"}
+    assert Path(".git/index").read_bytes() == index
 
 
 @needs_git
@@ -347,9 +400,34 @@ def test_the_index_stays_where_head_has_moved_or_the_user_staged_something(at: P
     index = Path(".git/index").read_bytes()
     plan = at.agent.preview()
     assert [change.path for change in plan.files] == ["a"]
-    assert "HEAD has moved" in plan.notes[0]
+    assert "HEAD has moved" in plan.notes[-1]
     at.outcome()
     assert Path(".git/index").read_bytes() == index
+
+
+@needs_git
+@pytest.mark.parametrize(
+    ("command", "note"),
+    [
+        ("rm -rf .git", "repository is gone"),
+        ("git branch -q -D other", "branches, tags or stashes have changed"),
+        ("git -c user.name=u -c user.email=u@example.org stash -q", "branches, tags or stashes have changed"),
+        ("git checkout -q other", "HEAD has moved"),
+        ("git pack-refs --all --prune", ""),
+        ("git status", ""),
+    ],
+)
+def test_that_git_has_changed_what_undo_does_not_bring_back_is_said(at: Project, command: str, note: str) -> None:
+    write("a", "1\n")
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-q", "-m", "first")
+    git("branch", "other")
+    write("a", "2\n")
+    at.play(f"touch b; {command}")
+    notes = " ".join(each for each in at.agent.preview().notes if each.startswith("git's"))
+    assert note in notes
+    assert bool(note) == bool(notes)
 
 
 # -- what is not kept
@@ -464,6 +542,19 @@ def test_only_what_git_ignores_as_a_whole_is_left_out(project: Path) -> None:
 
 
 @needs_git
+def test_a_directory_that_ignores_itself_stays_as_a_whole(at: Project) -> None:
+    git("init", "-q")
+    write("secrets/.env", "kept, though it is ignored")
+    write(".gitignore", ".env\n")
+    git("add", ".gitignore")
+    at.play("mkdir -p cache/v; echo '*' > cache/.gitignore; touch cache/README cache/v/x; rm secrets/.env")
+    assert at.outcome() == {"cache": "leave", "secrets/.env": "create"}
+    assert sorted(os.listdir("cache")) == [".gitignore", "README", "v"]
+    assert git("status", "--porcelain") == b"A  .gitignore\n"
+    assert at.agent.turns() == []
+
+
+@needs_git
 def test_looking_at_a_repository_runs_nothing_of_its_choosing(at: Project, project: Path) -> None:
     git("init", "-q")
     hook = write("hook", "#!/bin/sh\ntouch ran\n")
@@ -482,7 +573,7 @@ def test_the_oldest_steps_are_dropped_beyond_the_bound_and_that_is_said(home: Pa
     assert stored < 1_500_000
     before = Path("a").read_bytes()
     assert "no longer kept" in at.agent.preview(1).notes[0]
-    assert at.agent.preview(12).notes == ()
+    assert "no longer kept" not in at.agent.preview(12).notes[0]
     at.outcome(12)
     assert Path("a").read_bytes() != before
     at.agent.close()
@@ -560,13 +651,30 @@ def test_a_step_that_was_killed_can_be_undone(at: Project, when: str) -> None:
     assert ran.returncode == -signal.SIGKILL
     changed = {"a": "restore", "b": "remove"} if when == "after" else {}
     plan = at.agent.preview()
-    assert {change.path: change.action for change in plan.files} == changed
-    assert "crash" in plan.notes[0]
-    assert at.outcome() == changed
+    assert {change.path: change.action for change in plan.files} == dict.fromkeys(changed, "leave")
+    assert "cut off" in plan.notes[0]
+    assert at.outcome(force=True) == changed
     assert Path("a").read_text() == "1"
     assert not Path("b").exists()
     at.agent.close()
     assert list((at.home / "checkpoints").rglob("*.alive")) == []
+
+
+@posix
+def test_what_was_made_by_hand_after_a_step_was_killed_stays_unless_it_is_forced(at: Project) -> None:
+    write("a", "1")
+    write("c", "1")
+    at.play("ls")
+    _, turn = at.agent.session.turns[0]
+    subprocess.run([sys.executable, "-c", CRASH, str(at.home), at.agent.session.id, str(turn), "after"], check=False)
+    write("c", "mine")
+    write("mine", "mine")
+    assert {change.reason for change in at.agent.preview().files} == {"somebody else may have changed it"}
+    assert set(at.outcome().values()) == {"leave"}
+    assert [Path(name).read_text() for name in ("a", "c", "mine")] == ["2", "mine", "mine"]
+    assert at.agent.turns() != []
+    assert at.outcome(force=True) == {"a": "restore", "b": "remove", "c": "restore", "mine": "remove"}
+    assert at.agent.turns() == []
 
 
 def test_two_sessions_in_one_project_keep_their_steps_apart(at: Project) -> None:

@@ -130,9 +130,11 @@ def test_undo_shows_what_it_would_do_and_does_it_when_told(project: Path) -> Non
     (project / "a.txt").write_text("one\n")
     replies = [[call("bash", command="echo two > a.txt; echo > b.txt")], "Done."]
     text, agent = session("change it", "/undo", "/rewind", "/rewind 1 --now", "/undo", replies=replies, mode="yolo")
-    assert "  restore   a.txt\n  remove    b.txt\nThis would take back 1 turn from 1 on: change it\n" in text
+    note = "  what was changed by hand while a command ran counts as the command's: look for your own\n"
+    what = "1 turn from 1 on: change it\n"
+    assert f"  restore   a.txt\n  remove    b.txt\n{note}This would take back {what}/undo --now does it.\n" in text
     assert "    1  change it\n       changed 2 paths: a.txt, b.txt\n" in text
-    assert "  restored  a.txt\n  removed   b.txt\nTaken back: 1 turn from 1 on: change it\n" in text
+    assert f"  restored  a.txt\n  removed   b.txt\n{note}Taken back: {what}" in text
     assert "there is no turn to undo" in text
     assert [path.name for path in project.iterdir()] == ["a.txt"]
     assert (project / "a.txt").read_text() == "one\n"
@@ -146,10 +148,12 @@ def test_what_undo_leaves_alone_is_said_and_can_be_forced(project: Path) -> None
 
     (project / "a.txt").write_text("one\n")
     replies = [[call("bash", command="echo two > a.txt")], by_hand]
-    text, _ = session("go", "/undo", "/undo --all", "/rewind x", "/undo --force", replies=replies, mode="yolo")
+    lines = ("go", "/undo", "/undo --all", "/rewind x", "/undo --now", "/undo --force")
+    text, _ = session(*lines, replies=replies, mode="yolo")
     assert "  leave     a.txt (somebody else changed it as well)" in text
     assert "--force also changes what somebody else changed" in text
-    assert "The options are --now and --force." in text
+    assert "The options are --now, --force and --keep." in text
+    assert "Not taken back, as files were left: 1 turn from 1 on: go\n/undo --now tries again; --force also" in text
     assert "Give the number of a turn" in text
     assert "  restored  a.txt" in text
     assert (project / "a.txt").read_text() == "one\n"
