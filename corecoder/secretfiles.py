@@ -18,8 +18,8 @@ from .sandbox import HIDDEN
 
 _SURE = re.compile(
     r"\.env\.(?!example$|sample$|template$|dist$|defaults?$).+|(?!\.?(?:example|sample|template|dist|defaults?)\.).*\.env"
-    r"|\.envrc|\.?_?netrc|\.pgpass|\.my\.cnf|\.npmrc|\.pypirc|\.git-credentials|\.htpasswd|\.\w+_history|id_[^.]+|\.?credentials\.json"
-    r"|.*\.(?:key|p12|pfx|jks|keystore|kdbx|ppk)",
+    r"|\.envrc|\.?_?netrc|\.pgpass|\.my\.cnf|\.npmrc|\.pypirc|\.git-credentials|\.htpasswd|\.\w+_history|id_[^.]+"
+    r"|\.?credentials\.json|.*\.(?:key|p12|pfx|jks|keystore|kdbx|ppk)",
     re.IGNORECASE,
 )
 _MAYBE_PUBLIC = re.compile(r".*\.pem", re.IGNORECASE)
