@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from .errors import Cancelled
-from .events import Event, Question, Retrying, TextDelta
+from .events import NOBODY, Event, Question, Retrying, TextDelta
 from .jobs import CancelToken, Job, JobDone, JobEvent, Jobs
 
 GRACE = 0.1  # seconds that a cancelled job gets to come back with what it has
 # A wait without a time-out cannot be interrupted by Ctrl+C on Windows.
 POLL = 0.2 if sys.platform == "win32" else None
-NOBODY = "no, nobody is there"
 
 
 class TurnCancelled(Exception):

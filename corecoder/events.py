@@ -138,6 +138,10 @@ class ToolFinished(Event):
     refused: bool = False
 
 
+NOBODY = "no, nobody is there"
+"""The answer to a question that nobody can be asked."""
+
+
 @dataclass(frozen=True)
 class Question(Event):
     """The turn waits for `agent.answer(question_id, answer)`. `kind` is "consent" or "ask"; `detail` holds the whole

@@ -11,35 +11,63 @@ import glob
 import itertools
 import os
 import re
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .readonly import INERT, is_of_the_project, is_plain_repository, names_option, subcommand, why_not_harmless
+from .readonly import (
+    INERT,
+    is_of_the_project,
+    is_plain_repository,
+    names_option,
+    steering,
+    subcommand,
+    why_not_harmless,
+)
 from .secretfiles import SecretFiles, TooMany
 from .shellparse import ANY, GLOB, Simple, Unclear, simple_commands
 
-_HIDDEN = {
+_NONE = frozenset[str]()
+_HIDDEN: dict[str, frozenset[str] | None] = {
     **dict.fromkeys(
         ("grep", "egrep", "fgrep"),
         frozenset("-r -R -d --recursive --dereference-recursive --directories".split()),
     ),
-    "diff": frozenset({"-r", "--recursive"}),
-    "rg": frozenset("-. -u -g --hidden --unrestricted --glob --iglob --type-add".split()),
+    "diff": None,
+    "rg": frozenset(
+        "-. -u -g -L --hidden --unrestricted --glob --iglob --type-add --follow --no-ignore --no-ignore-vcs "
+        "--no-ignore-dot --no-ignore-exclude --no-ignore-global --no-ignore-parent --no-ignore-files".split()
+    ),
     "git grep": frozenset({"--no-index", "--untracked"}),
     "git diff": frozenset({"--no-index"}),
 }
-"""Options with which a search reads hidden files as well, which a `.env` mostly is."""
+"""Options with which whole directories are read, hidden and ignored files as well, which a `.env` mostly is; None where
+no option is needed (`diff -N a b` reads all that lies in a and b)."""
+_FOLLOWS: dict[str, frozenset[str] | None] = {
+    **dict.fromkeys(("grep", "egrep", "fgrep"), frozenset({"-R", "--dereference-recursive"})),
+    "diff": None,
+    "rg": frozenset({"-L", "--follow"}),
+}
+"""Options with which links in those directories are followed."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a command would run: the shell's directory, the project, what bash finds in its environment, secrets."""
+    """Where a command would run: the shell's directory, the project, what bash finds in its environment, secrets.
+    `started` is the environment before any command changed it."""
 
     directory: Path
     project: Path
     env: Mapping[str, str]
     secrets: SecretFiles
+    started: Mapping[str, str]
+
+    @property
+    def changed(self) -> list[str]:
+        """The names of the variables that earlier commands set, changed or removed."""
+        names = {*self.env, *self.started}
+        return sorted(name for name in names if self.env.get(name) != self.started.get(name))
 
 
 @dataclass(frozen=True)
@@ -64,10 +92,7 @@ def judge(command: str, place: Place) -> list[Part]:
 def _judged(simple: Simple, place: Place, directories: Sequence[Path]) -> Part:
     words = simple.words
     doubt = why_not_harmless(words)
-    if not doubt and is_of_the_project(words[0], place.project, place.env.get("PATH") or os.defpath):
-        doubt = f"`{words[0]}` may be a program that the project chooses"
-    if not doubt and words[0] == "git" and not all(map(is_plain_repository, directories)):
-        doubt = "settings or hooks here may make git run a program"
+    doubt = doubt or _doubt_about_the_place(words[0], place, directories)
     try:
         secret = "" if doubt and not simple.reads else _secret(simple, place, directories)
     except TooMany:
@@ -75,6 +100,22 @@ def _judged(simple: Simple, place: Place, directories: Sequence[Path]) -> Part:
     if secret:
         doubt = f"`{words[0]}` would read {secret}, which may hold secrets"
     return Part(words, doubt, secret)
+
+
+def _doubt_about_the_place(name: str, place: Place, directories: Sequence[Path]) -> str:
+    """Why the program `name`, harmless as it is, may run something else here."""
+    now, before = (env.get("PATH") or os.defpath for env in (place.env, place.started))
+    if is_of_the_project(name, place.project, now):
+        return f"`{name}` may be a program that the project chooses"
+    if shutil.which(name, path=now) != shutil.which(name, path=before):
+        return f"`{name}` is another program since an earlier command changed PATH"
+    if changed := steering(place.changed, name):
+        return f"{changed[0]}, changed by an earlier command, may make `{name}` run something else"
+    if name == "git" and (
+        {"GIT_DIR", "GIT_COMMON_DIR"} & place.env.keys() or not all(map(is_plain_repository, directories))
+    ):
+        return "settings or hooks here may make git run a program"
+    return ""
 
 
 def _unwrapped(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -111,12 +152,18 @@ def _secret(simple: Simple, place: Place, directories: Sequence[Path]) -> str:
         return _shown(secret, place)
     if name not in _HIDDEN:
         return ""
-    hidden = any(names_option(argument, _HIDDEN[name]) for argument in arguments)
-    tops = [path for path in paths if os.path.isdir(path)] or list(map(str, directories))
+    hidden, follow = (_is_given(arguments, options.get(name, _NONE)) for options in (_HIDDEN, _FOLLOWS))
+    tops = [path for path in paths if os.path.isdir(path)]
+    if name != "diff":  # which reads no directory that is not named
+        tops = tops or list(map(str, directories))
     if not hidden:  # which the project's own secrets mostly are
         tops = [top for top in tops if name == "rg" and not _lies_in(top, place.project)]
-    below = (place.secrets.below(top, hidden=hidden, names=_only(arguments)) for top in tops)
+    below = (place.secrets.below(top, hidden=hidden, follow=follow, names=_only(arguments)) for top in tops)
     return next((_shown(secret, place) for secret in below if secret), "")
+
+
+def _is_given(arguments: Sequence[str], options: frozenset[str] | None) -> bool:
+    return options is None or any(names_option(argument, options) for argument in arguments)
 
 
 def _lies_in(path: str, directory: Path) -> bool:

@@ -17,10 +17,12 @@ from typing import Any
 
 from .config import corecoder_home
 from .errors import ConfigError, ToolError
+from .events import NOBODY
 from .judgement import Part, Place, judge
 from .prefixes import Prefix, prefix, spoken
 from .prompt import AGENTS
-from .secretfiles import SecretFiles
+from .readonly import steering
+from .secretfiles import SecretFiles, TooMany
 from .sessiondir import project_directory
 from .shellparse import Unclear
 from .text import one_line
@@ -82,17 +84,24 @@ _AUTO_SECRET = (
     ".env.example may be read), or say what you need from it. The user can allow it with --yes."
 )
 
+_NOBODY = (
+    "Not run: somebody would have to say yes to it, and nobody is there. Go on without it, or say what you need. The "
+    "user can allow it with --yes."
+)
+
 
 @dataclass(frozen=True)
 class _Facts:
     """What matters about a call: `harmless` where it only reads, or `why` not; the `secret` that it would read; whether
-    it is an edit `inside` the project (None: no edit); the `prefixes` that "always" would allow (None: it cannot)."""
+    it is an edit `inside` the project (None: no edit); the `prefixes` that "always" would allow (None: it cannot); the
+    variables `changed` by earlier commands that can make it run something else."""
 
     harmless: bool = False
     why: str = ""
     secret: str = ""
     inside: bool | None = None
     prefixes: tuple[Prefix, ...] | None = None
+    changed: tuple[str, ...] = ()
 
 
 class Permissions:
@@ -125,8 +134,9 @@ class Permissions:
         """What will run without a question, and what a sandbox has to do with it."""
         commands = "commands, confined," if self.confined else "commands that certainly change nothing"
         rest = "is asked for" if self.attended else "is refused (--yes allows all)"
+        as_it_is = ", and then runs unconfined" if self.confined and not self._all_confined else ""
         words = {
-            "ask": "Reads and harmless commands run at once; all else is asked for.",
+            "ask": f"Reads and harmless commands run at once; all else is asked for{as_it_is}.",
             "auto": f"Edits inside the project and {commands} will run; everything else {rest}.",
             "plan": "Plan mode: nothing will be changed.",
             "yolo": "Everything runs without a question (--yes).",
@@ -170,6 +180,8 @@ class Permissions:
                 self._prefixes.update(facts.prefixes or ())
                 self._edits = self._edits or bool(facts.inside)
             return self._allowed_as_it_is(arguments)
+        if answer == NOBODY:
+            return Refuse(_NOBODY)
         said = _LEADING_NO.sub("", answer.strip())
         if said:
             return Refuse(f"Not run: the user said no, and: {said.rstrip('.')}.")
@@ -198,17 +210,19 @@ class Permissions:
         workspace = self._workspace
         merged = {**os.environ, **workspace.env}
         env = {name: value for name, value in merged.items() if value is not None}
-        place = Place(workspace.cwd, workspace.root, env, self._secrets)
+        place = Place(workspace.cwd, workspace.root, env, self._secrets, os.environ)
+        changed = tuple(steering(place.changed))
         try:
             parts = judge(command, place)
         except Unclear as unclear:
-            return _Facts(why=str(unclear))
+            return _Facts(why=str(unclear), changed=changed)
         secret = next((part.secret for part in parts if part.secret), "")
         if background:
-            return _Facts(why="it would go on in the background", secret=secret)
+            return _Facts(why="it would go on in the background", secret=secret, changed=changed)
         doubted = [part for part in parts if part.doubt and not part.secret]
         why = doubted[0].doubt if doubted else ""
-        return _Facts(harmless=not doubted, why=why, secret=secret, prefixes=_prefixes(doubted, parts, place))
+        prefixes = None if changed else _prefixes(doubted, parts, place)
+        return _Facts(harmless=not doubted, why=why, secret=secret, prefixes=prefixes, changed=changed)
 
     def _secret(self, tool: Tool, arguments: dict[str, Any]) -> str:
         """What a call that shows the content or the names of files would show of secret ones, "" if nothing."""
@@ -224,7 +238,13 @@ class Permissions:
             path = self._workspace.resolve(os.path.join(place, os.path.expanduser(name)) or ".")
             if self._secrets.named(str(path)):
                 return self._workspace.show(path)
-        return ""
+        top = self._workspace.resolve(place or ".")
+        if tool.name != "grep" or self._workspace.contains(top):
+            return ""
+        try:
+            return self._secrets.below(str(top), hidden=False)
+        except TooMany:
+            return f"any of the many files below {top}"
 
     def _edits_inside(self, arguments: dict[str, Any]) -> bool | None:
         """Whether this is an edit inside the project (not in .git, where an edit can run code); None: no edit."""
@@ -252,8 +272,11 @@ class Permissions:
         detail = _detail(tool, arguments)
         always = ""
         if tool.name == "bash":
-            leaves = self._all_confined and arguments.get("unconfined")
-            text = "Run this command outside the sandbox?" if leaves else "Run this command?"
+            workspace = self._workspace
+            where = "" if workspace.cwd == workspace.root else f" in {one_line(workspace.show(workspace.cwd), 200)}"
+            leaves = " outside the sandbox" if self._all_confined and arguments.get("unconfined") else ""
+            changed = f" with {_listed(facts.changed)} changed by earlier commands" if facts.changed else ""
+            text = f"Run this command{where}{leaves}{changed}?"
             always = f"{spoken(facts.prefixes)} in this project" if facts.prefixes else ""
         else:
             text = f"{tool.name} {one_line(str(arguments.get('file_path', arguments.get('path', ''))))}?"
@@ -293,11 +316,15 @@ def _prefixes(doubted: Sequence[Part], parts: Sequence[Part], place: Place) -> t
     moved = any(part.words[0] == "cd" for part in parts)
     found: list[Prefix] = []
     for part in doubted:
-        one = prefix(part.words, place.directory, place.env.get("PATH") or os.defpath)
+        one = prefix(part.words, place.directory)
         if one is None or (moved and "/" in part.words[0]):
             return None
         found.append(one)
     return tuple(dict.fromkeys(found))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _detail(tool: Tool, arguments: dict[str, Any]) -> str:

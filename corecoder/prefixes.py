@@ -1,78 +1,97 @@
 """What "always" stands for: the first words of a command, the program and what it is told to do, such as `git commit`.
 
-Some programs get none, because their arguments say what is run, or which file is lost: shells, interpreters, programs
-that start others, and those that delete, overwrite or send files. The price of a list: a program of that kind that is
-not on it gets a prefix all the same, which the question shows.
+Only developers' programs that are known here get one, and of those that do many things only the words that build,
+test, check, format, install or commit. They run what the project says, which is what they are for, but not whatever
+the rest of the command line says, and they do not send or delete what it names. The price: another program is asked for
+every time.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from .readonly import is_judged
-
 Prefix = tuple[str, ...]
 
-_NEVER = frozenset(
-    # shells and interpreters
-    "ash awk bash busybox cmd csh dash deno ed elixir emacs erl ex expect fish gawk gdb ghci guile irb java "
-    "jshell julia ksh lldb lua luajit m mawk nawk nim nvim node nodejs ocaml octave osascript perl php pick "
-    "powershell psql pwsh pypy python py r rscript ruby scala sed sh sqlite tclsh tcsh toybox vi view vim wish "
-    "zsh mysql redis-cli "
-    # programs that run others
-    "at batch bunx chroot crontab doas docker entr env fd fdfind find flatpak flock kubectl ltrace nc ncat netcat "
-    "nice nix nohup npx nsenter parallel pipx podman pnpx rsync runuser scp script setsid sftp socat ssh "
-    "stdbuf strace su sudo systemd-run tar time timeout tmux screen unshare uvx watch wine xargs "
-    # parts of bash that change what later words mean
-    "alias bg bind builtin coproc declare enable eval exec export fg function hash let local mapfile "
-    "read readarray readonly set shopt source trap typeset ulimit umask unalias unset . pushd popd "
-    # programs that delete, overwrite or send whatever they are given
-    "chgrp chmod chown cp curl dd install kill killall launchctl ln mkfs mount mv pkill reboot rm rmdir service "
-    "shred shutdown systemctl tee truncate umount unlink wget".split()
+# Programs that do one thing.
+_PROGRAMS = frozenset(
+    # tests
+    "ava ctest elm-test jest karma mocha nox pest phpunit pytest py.test rspec tox vitest "
+    # checks
+    "actionlint bandit basedpyright checkstyle codespell cppcheck credo detekt eslint flake8 hadolint hlint ktlint "
+    "luacheck markdownlint markdownlint-cli2 mypy oxlint phpcs phpstan psalm pycodestyle pydocstyle pyflakes pylint "
+    "pyright rubocop shellcheck standardrb staticcheck stylelint swiftlint vulture yamllint "
+    # formatters
+    "autopep8 black clang-format gofmt goimports isort ormolu phpcbf pint prettier rustfmt scalafmt shfmt stylua "
+    "swiftformat yapf "
+    # builders
+    "esbuild javac kotlinc ninja rollup rustc scalac sphinx-build tsc vue-tsc webpack".split()
 )
-# Programs of which the next word says what is done; None for all words but those that run other programs.
-_SUBCOMMANDS: dict[str, frozenset[str] | None] = {
-    "git": frozenset("add am apply branch cherry-pick commit merge mv revert stash switch tag".split()),
-    **dict.fromkeys(
-        "ant apt apt-get brew bun bundle cargo composer conda dotnet flutter gem gh go gradle gradlew hatch helm just "
-        "make mage meson mix mvn mvnw nox npm nx pdm pip pip3 pnpm poetry rake ruff sbt swift task terraform tox "
-        "turbo uv yarn zig".split()
-    ),
+_ANY_WORD = r"[A-Za-z][\w:.-]*"
+_JVM = "assemble build check clean compile install package test verify"
+_NODE = f"add ci i install lint outdated t test run/{_ANY_WORD}"
+# Programs of which the next words say what is done, as patterns; a slash stands between two of them.
+_SUBCOMMANDS = {
+    **dict.fromkeys(("just", "mage", "make", "rake", "task"), _ANY_WORD),  # what the project calls its own recipes
+    **dict.fromkeys(("ant", "gradle", "gradlew", "mill", "mvn", "mvnw", "sbt"), _JVM),
+    **dict.fromkeys(("bun", "npm", "pnpm", "yarn"), _NODE),
+    **dict.fromkeys(("pdm", "poetry"), "add build check install lock"),
+    **dict.fromkeys(("pip", "pip3"), "check freeze install list show"),
+    "bazel": "build query test",
+    "biome": "check ci format lint",
+    "buf": "build format lint",
+    "bundle": "add check install",
+    "cabal": "build check test",
+    "cargo": "add bench build check clippy doc fmt nextest test tree update",
+    "composer": f"install require test validate run/{_ANY_WORD}",
+    "dart": "analyze format test",
+    "deno": "check fmt lint test",
+    "dotnet": "build format restore test",
+    "dune": "build test",
+    "flutter": "analyze build test",
+    "git": "add am apply cherry-pick commit merge revert",
+    "go": "build fmt get list mod test",
+    "golangci-lint": "fmt run",
+    "hatch": "build fmt test",
+    "helm": "lint template",
+    "meson": "compile setup test",
+    "mix": "compile credo dialyzer format test",
+    "mkdocs": "build",
+    "playwright": "test",
+    "pre-commit": "run",
+    "ruff": "check format",
+    "sqlfluff": "fix lint",
+    "stack": "build test",
+    "swift": "build test",
+    "terraform": "fmt validate",
+    "turbo": "build lint test",
+    "uv": "add build lock sync tree",
+    "vite": "build",
+    "zig": "build fmt test",
 }
-_RUNNERS = frozenset(
-    "alias api console dlx exec explore extension generate node repl run-script runscript shell tool vet x".split()
-)
-_SCRIPTS = frozenset({"npm", "pnpm", "yarn", "composer"})  # `run` and the name of a script of the project
 
 
-def prefix(words: Sequence[str], directory: Path, path: str) -> Prefix | None:
-    """The prefix of a simple command in `directory`, None for one that gets none. `path` is the PATH it runs with.
+def prefix(words: Sequence[str], directory: Path) -> Prefix | None:
+    """The prefix of a simple command in `directory`, None for one that gets none.
 
-    A program that is named by its path has the whole of it in its prefix.
+    A program that is named by its path has the whole of it in its prefix, and gets one only if it is no link to a
+    program of another name.
     """
     program, *arguments = words
-    if "/" in program:
-        program = os.path.normpath(directory / os.path.expanduser(program))
-    found = program if "/" in program else shutil.which(program, path=path) or program
-    names = {os.path.basename(each).casefold() for each in (program, found, os.path.realpath(found))}
-    stems = {re.match(r"\.?[^\d.]*", name)[0].rstrip("-") for name in names}  # type: ignore[index] # it may be empty
-    if (names | stems) & _NEVER:
-        return None
     name = os.path.basename(program)
-    if name not in _SUBCOMMANDS:  # one that is judged by its options had one that may do harm
-        return None if is_judged(name) else (program,)
-    allowed = _SUBCOMMANDS[name]
-    scripts = name in _SCRIPTS and arguments[:1] == ["run"]
-    told = arguments[: 2 if scripts else 1]
-    if len(told) < 1 + scripts or not all(re.fullmatch(r"[A-Za-z][\w:.-]*", each) for each in told):
-        return None
-    if told[0] in _RUNNERS or (told[0] == "run" and not scripts) or (allowed is not None and told[0] not in allowed):
-        return None
-    return (program, *told)
+    if program != name:
+        program = os.path.normpath(directory / os.path.expanduser(program))
+        if os.path.basename(os.path.realpath(program)).partition(".")[0] != name:
+            return None
+    if name in _PROGRAMS:
+        return (program,)
+    for pattern in _SUBCOMMANDS.get(name, "").split():
+        told = arguments[: pattern.count("/") + 1]
+        if re.fullmatch(pattern, "/".join(told)):
+            return (program, *told)
+    return None
 
 
 def spoken(prefixes: Sequence[Prefix]) -> str:

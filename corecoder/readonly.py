@@ -1,8 +1,8 @@
 """Which simple commands certainly change nothing: the commands that do not, and what each must not be given.
 
 A command must be in a table here, with no option that writes or runs something, and come from outside the project; a
-repository whose own files can make git run something is not certain either. Whatever is not certain costs a question
-and never a file.
+repository whose own files can make git run something is not certain either, nor is anything where an earlier command
+changed a variable that may make it run something else. Whatever is not certain costs a question and never a file.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import itertools
 import os
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .shellparse import ANY, GLOB
@@ -20,21 +20,26 @@ from .text import one_line
 _NONE = frozenset[str]()
 # Commands that only give back their arguments or look at names; what they are given need not be known.
 INERT = frozenset(": basename dirname echo false printf pwd seq true".split())
-# For each command the options that make it write or run something; a command that is not here is not certain.
+# For each command the options that make it write or run something, or take the names of files from another file; a
+# command that is not here is not certain.
 _COMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(
-        ": basename cat cd cksum cmp column comm cut df dirname du echo egrep expand false fgrep fmt fold "
+        ": basename cat cd cksum cmp column comm cut df dirname echo egrep expand false fgrep fmt fold "
         "free grep groups head hexdump id join ls md5sum nl nproc od paste pwd readlink realpath rev seq sha1sum "
-        "sha256sum sha512sum sleep stat strings tac tail tr true type uname unexpand uptime wc which whoami".split(),
+        "sha256sum sha512sum sleep stat strings tac tail tr true type uname unexpand uptime which whoami".split(),
         _NONE,
     ),
     "base64": frozenset({"-o", "--output"}),
     "diff": frozenset({"--to-file", "--from-file", "-l", "--paginate"}),
-    "file": frozenset({"-C", "--compile", "-z", "-Z", "--uncompress", "--uncompress-noreport"}),
-    "find": frozenset({"-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls"}),
+    "du": frozenset({"--files0-from"}),
+    "file": frozenset({"-f", "--files-from", "-C", "--compile", "-z", "-Z", "--uncompress", "--uncompress-noreport"}),
+    "find": frozenset(
+        {"-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls", "-files0-from"}
+    ),
     "rg": frozenset({"--pre", "--hostname-bin", "-z", "--search-zip"}),
-    "sort": frozenset({"-o", "--output", "--compress-program", "-T", "--temporary-directory"}),
+    "sort": frozenset({"-o", "--output", "--compress-program", "-T", "--temporary-directory", "--files0-from"}),
     "tree": frozenset({"-o", "--output", "-R"}),
+    "wc": frozenset({"--files0-from"}),
 }
 _FILE = r"[^-\0\n][^\n]*\n"
 _ADDRESS = r"(?:\d+|\$|/[^/\[\\\n]*/)"
@@ -95,7 +100,8 @@ _GIT = frozenset(
     "ls-tree merge-base name-rev rev-list rev-parse shortlog show show-ref status".split()
 )
 _GIT_OPTIONS = frozenset(
-    "--output --ext-diff --textconv --filters -O --open-files-in-pager --contents --batch-command".split()
+    "--output --ext-diff --textconv --filters -O --open-files-in-pager --contents --batch --batch-command --stdin "
+    "--pathspec-from-file".split()
 )
 # The lines of a repository's configuration that cannot make git run a program; any other line is not certain.
 _PLAIN_CONFIG = re.compile(
@@ -104,6 +110,19 @@ _PLAIN_CONFIG = re.compile(
     r"|(?:filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks) *= *\w+"
     r"|(?:name|email|fetch|remote|merge) *= *[^\\]*|url *=(?![\s\"]*ext::)[^\\]*))?\s*",
     re.IGNORECASE,
+)
+# Variables that make whatever is started run something else: ld.so(8), bash(1), iconv(1).
+_STEERS_ALL = r"LD_\w+|DYLD_\w+|BASH\w*|ENV|SHELLOPTS|PS4|GCONV_PATH"
+_STEERS = {
+    "git": rf"{_STEERS_ALL}|GIT_\w+|HOME|XDG_CONFIG_HOME",  # git(1), and where its settings lie
+    "rg": rf"{_STEERS_ALL}|RIPGREP_CONFIG_PATH",
+}
+# And those that do so for some program.
+_STEERING = (
+    rf"{'|'.join(_STEERS.values())}|PATH|CDPATH|XDG_\w+|PYTHON\w*|PYTEST_\w+|PIP_\w+|UV_\w+|VIRTUAL_ENV|NODE_\w+"
+    r"|NPM_CONFIG_\w+|YARN_\w+|PERL\w*|RUBY\w*|GEM_\w+|BUNDLE_\w+|PHP\w*|LUA_\w+|\w*JAVA_\w+|CLASSPATH|MAVEN_\w+"
+    r"|GRADLE_\w+|RUSTC\w*|RUSTFLAGS|RUSTUP_\w+|CARGO\w*|GO[A-Z]+|CC|CXX|LD|AR|AS|CFLAGS|CXXFLAGS|LDFLAGS|MAKE\w*"
+    r"|SHELL|EDITOR|VISUAL|\w*PAGER|BROWSER|LESS\w*|MAN\w*|SSH_\w+|RSYNC_\w+|DOCKER_\w+|TAR_OPTIONS"
 )
 _GITLINK = (0o160000).to_bytes(4, "big")  # the mode of an index entry that is a repository of its own
 
@@ -128,12 +147,16 @@ def why_not_harmless(words: Sequence[str]) -> str:
     if forbidden is None:
         return f"`{one_line(name, 30)}` is not known to be harmless"
     named = next((argument for argument in arguments if names_option(argument, forbidden)), None)
-    return f"`{name}` with `{one_line(named.replace(GLOB, '*'), 30)}` may write or run something" if named else ""
+    if named is None:
+        return ""
+    return f"`{name}` with `{one_line(named.replace(GLOB, '*'), 30)}` may write, run or read something else"
 
 
-def is_judged(name: str) -> bool:
-    """Whether `name` is a command that is harmless or not by what it is given."""
-    return name in _COMMANDS or name in _FORMS
+def steering(names: Iterable[str], program: str = "") -> list[str]:
+    """Those of the environment variables `names` that can make a program run or read something else, as far as that
+    concerns `program`, which is one of the harmless ones ("": any program at all)."""
+    variables = _STEERS.get(program, _STEERS_ALL) if program else _STEERING
+    return sorted(filter(re.compile(variables, re.IGNORECASE).fullmatch, names))
 
 
 def subcommand(arguments: Sequence[str]) -> tuple[str, list[str]]:
@@ -165,9 +188,12 @@ def _is_script(program: str) -> bool:
 
 def is_plain_repository(directory: Path) -> bool:
     """Whether nothing in the repository that holds `directory` makes git run a program: no setting that is not known to
-    be harmless, no hook of a command that reads, no repository inside it, whose settings would count as well."""
-    above = (each for each in (directory, *directory.parents) if (each / ".git").exists() or (each / "HEAD").exists())
+    be harmless, no hook of a command that reads, no repository inside it, whose settings would count as well, and
+    nothing that says that they lie elsewhere (gitrepository-layout(5))."""
+    above = (each for each in (directory, *directory.parents) if _lies_there(each / ".git", each / "HEAD"))
     git = next(above, directory) / ".git"
+    if git.is_symlink() or _lies_there(git / "commondir", git / "config.worktree"):
+        return False
     try:
         config = (git / "config").read_text("utf-8", "replace")
         index = (git / "index").read_bytes() if (git / "index").exists() else b""
@@ -176,6 +202,10 @@ def is_plain_repository(directory: Path) -> bool:
     if not all(map(_PLAIN_CONFIG.fullmatch, config.split("\n"))):
         return False
     return not (_GITLINK in index or (git / "hooks/post-index-change").exists() or any(git.glob("sharedindex.*")))
+
+
+def _lies_there(*paths: Path) -> bool:
+    return any(map(os.path.lexists, paths))
 
 
 def names_option(argument: str, options: frozenset[str]) -> bool:

@@ -136,7 +136,7 @@ class Repl:
     def _question(self, question: Question) -> None:
         """Shows the whole of what is asked for and passes the answer on; Ctrl+C there stops the turn."""
         screen = self.screen
-        screen.line(question.text, "bold yellow")
+        screen.prose(question.text, "bold yellow")
         if question.detail:
             screen.line("\n".join(f"  {line}" for line in question.detail.splitlines()))
         try:

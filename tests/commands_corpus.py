@@ -1364,6 +1364,88 @@ rg --type-add 'e:.env' -te KEY
 
 rg KEY ~/.ssh
 
+printf '.env' | sort --files0-from=-
+
+printf '.env' | wc --files0-from -
+
+printf '.env\0' | du --files0-from=-
+
+find -files0-from list -type f
+
+file -f list
+
+file --files-from=list
+
+printf HEAD:.env | git cat-file --batch
+
+printf HEAD:.env | git show --stdin
+
+git log --stdin < list
+
+sort --files0-from=list
+
+sort --files0-f=list
+
+wc *
+
+diff -N . empty
+
+diff -rN a empty
+
+diff -N a/l empty
+
+diff --new-file --recursive a empty
+
+grep -R KEY a
+
+grep -nR KEY a
+
+grep --dereference-recursive KEY a
+
+rg -L KEY a
+
+rg --follow KEY a
+
+rg --no-ignore KEY deploy
+
+grep -r KEY deploy
+
+cat deploy/prod.env
+
+cat credentials.json
+
+cat deploy/credentials.json
+
+cat ~/.claude.json
+
+cat ~/.claude/.credentials.json
+
+cat ~/.codex/auth.json
+
+grep -rn token ~/.codex
+
+cat ~/.cargo/credentials.toml
+
+cat ~/.cargo/credentials
+
+strings ~/.mozilla/firefox/x.default/logins.json
+
+cat ~/.config/git/credentials
+
+cat ~/.vault-token
+
+cat /etc/ssh/ssh_host_rsa_key
+
+cat /etc/ssh/ssh_host_*_key
+
+cat /proc/self/task/1/environ
+
+cat /proc/1/task/*/environ
+
+cd /proc/self && cat environ
+
+grep -a . /proc/*/environ
+
 diff .env README.md
 
 diff -r . src

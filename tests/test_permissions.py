@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from corecoder.events import NOBODY
 from corecoder.permissions import Allow, Ask, Permissions, Refuse, Verdict
 from corecoder.secretfiles import SecretFiles
 from corecoder.sessiondir import project_directory
@@ -70,6 +71,16 @@ SECRETS = [
     "/proc/1/task/1/environ",
     "/proc/kcore",
     "/dev/mem",
+    "/proc/self/task/1/environ",
+    "prod.env",
+    "deploy/credentials.json",
+    "~/.claude.json",
+    "~/.codex/auth.json",
+    "~/.cargo/credentials.toml",
+    "~/.mozilla/firefox/x/logins.json",
+    "~/.config/git/credentials",
+    "~/.vault-token",
+    "/etc/ssh/ssh_host_ed25519_key",
 ]
 
 
@@ -112,7 +123,18 @@ def test_with_nobody_there_a_read_of_a_secret_is_refused_with_what_may_be_read(p
 
 
 @pytest.mark.parametrize(
-    "path", [".env.example", "environment.py", "keys.py", "~/notes.txt", "/etc/hosts", "id_map.py"]
+    "path",
+    [
+        ".env.example",
+        "example.env",
+        "environment.py",
+        "keys.py",
+        "~/notes.txt",
+        "/etc/hosts",
+        "id_map.py",
+        ".claude/settings.json",
+        "/etc/ssh/ssh_host_ed25519_key.pub",
+    ],
 )
 def test_a_read_of_anything_else_is_free(path: str) -> None:
     assert judge("auto", ReadFileTool(), file_path=path) == Allow()
@@ -280,6 +302,8 @@ bash x.sh
 sh -c 'pytest'
 /bin/sh x
 ./shell x
+./pytest x
+./run
 python -m pytest
 python3.11 x.py
 /usr/bin/python3 x.py
@@ -340,12 +364,56 @@ cd src && ./run
 sort -o x x
 tree -o x
 date -s 0
+aws s3 rm s3://x
+gsutil rm x
+rclone delete x
+gcloud x
+openssl x
+gpg x
+mail x
+http x
+wipefs x
+fdisk x
+userdel x
+dropdb x
+git branch -D x
+git stash clear
+git tag -d x
+git switch -f x
+coverage run x
+ipython x
+valgrind x
+perf stat x
+hyperfine x
+watchexec x
+nodemon x
+firejail x
+bwrap x
+setpriv x
+taskset 1 x
+ionice x
+chrt 1 x
+gtimeout 1 x
+fakeroot x
+direnv exec . x
+/lib64/ld-linux-x86-64.so.2 x
+some-program-nobody-knows x
+npm publish
+npm run
+cargo run
+cargo publish
+cargo install x
+terraform apply
+poetry publish
+pip uninstall x
+uv pip install x
 """.strip().splitlines()
 
 
 @pytest.mark.parametrize("command", NEVER_ALWAYS)
 def test_always_is_not_offered_where_it_would_stand_for_anything(command: str, project: Path) -> None:
     (project / "shell").symlink_to("/bin/sh")
+    (project / "pytest").symlink_to("/bin/sh")
     verdict = judge("ask", BashTool(), command=command)
     assert isinstance(verdict, Ask)
     assert verdict.choices == ("no", "yes")
@@ -389,12 +457,13 @@ def test_always_covers_its_prefix_with_whatever_only_reads_and_nothing_else(proj
 def test_a_program_named_by_its_path_is_that_one_program(project: Path) -> None:
     workspace = Workspace.at(Path.cwd())
     permissions, tool = Permissions("ask", workspace), BashTool()
-    assert permissions.settle(tool, {"command": "./run --fast"}, "always") == Allow()
-    assert permissions.judge(tool, {"command": "./run"}) == Allow()
+    assert permissions.settle(tool, {"command": "bin/pytest -q"}, "always") == Allow()
+    assert permissions.judge(tool, {"command": "bin/pytest"}) == Allow()
     (project / "sub").mkdir()
     workspace.cwd = project / "sub"
-    assert permissions.judge(tool, {"command": "../run"}) == Allow()
-    assert isinstance(permissions.judge(tool, {"command": "./run"}), Ask)
+    assert permissions.judge(tool, {"command": "../bin/pytest"}) == Allow()
+    assert isinstance(permissions.judge(tool, {"command": "bin/pytest"}), Ask)
+    assert isinstance(permissions.judge(tool, {"command": "pytest"}), Ask)
 
 
 def test_always_for_an_edit_means_every_edit_inside_the_project(keys: Path) -> None:
@@ -464,6 +533,53 @@ def test_words_after_a_no_reach_the_model() -> None:
         assert isinstance(verdict, Refuse)
         assert verdict.words.endswith("use pytest instead.")
     assert "said no." in permissions.settle(BashTool(), {"command": "make"}, "no").words  # type: ignore[union-attr]
+
+
+def test_where_nobody_is_there_no_user_is_said_to_have_answered(keys: Path) -> None:
+    verdict = Permissions("plan", Workspace.at(Path.cwd())).settle(ReadFileTool(), {"file_path": ".env"}, NOBODY)
+    assert isinstance(verdict, Refuse)
+    assert "nobody is there" in verdict.words
+    assert "the user said" not in verdict.words
+
+
+def test_a_question_names_the_directory_where_it_is_not_the_projects(project: Path) -> None:
+    workspace = Workspace.at(project)
+    for cwd, words in ((Path("/tmp"), " in /tmp"), (project / "src", " in src"), (project, "")):
+        workspace.cwd = cwd
+        verdict = Permissions("ask", workspace).judge(BashTool(), {"command": "touch x"})
+        assert isinstance(verdict, Ask)
+        assert verdict.text == f"Run this command{words}?"
+
+
+@pytest.mark.parametrize("name", ["PATH", "GIT_CONFIG_COUNT", "LD_PRELOAD", "PYTHONPATH", "NODE_OPTIONS", "EDITOR"])
+def test_a_question_names_what_earlier_commands_changed_and_always_does_not_cover_it(name: str) -> None:
+    workspace = Workspace.at(Path.cwd())
+    permissions, arguments = Permissions("ask", workspace), {"command": "git commit -m hello"}
+    assert permissions.settle(BashTool(), arguments, "always") == Allow()
+    assert permissions.judge(BashTool(), arguments) == Allow()
+    workspace.env["DEBUG"] = "1"
+    assert permissions.judge(BashTool(), arguments) == Allow()
+    workspace.env[name] = "/tmp/bin:/usr/bin:/bin"
+    verdict = permissions.judge(BashTool(), arguments)
+    assert isinstance(verdict, Ask)
+    assert verdict.text == f"Run this command with {name} changed by earlier commands?"
+    assert verdict.choices == ("no", "yes")
+    workspace.env.pop(name)
+    assert permissions.judge(BashTool(), arguments) == Allow()
+
+
+def test_a_search_outside_the_project_is_asked_for_where_it_would_come_to_a_secret(project: Path) -> None:
+    (project.parent / "elsewhere").mkdir()
+    assert judge("plan", GrepTool(), pattern="x", path="../elsewhere") == Allow()
+    (project.parent / "elsewhere" / "server.key").touch()
+    assert isinstance(judge("plan", GrepTool(), pattern="x", path="../elsewhere"), Ask)
+
+
+def test_the_announcement_of_ask_says_that_what_is_allowed_runs_unconfined() -> None:
+    workspace = Workspace.at(Path.cwd())
+    assert "unconfined" in Permissions("ask", workspace, confined=True).announcement()
+    assert "unconfined" not in Permissions("ask", workspace, confined=True, all_confined=True).announcement()
+    assert "unconfined" not in Permissions("ask", workspace).announcement()
 
 
 def test_an_unknown_mode_is_an_error() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,15 @@ from corecoder.secretfiles import SecretFiles
 from corecoder.shellparse import Unclear
 
 
-def doubt(command: str, directory: Path, path: str = "/usr/bin:/bin") -> str:
+def doubt(
+    command: str, directory: Path, path: str = "/usr/bin:/bin", *, started: Mapping[str, str] | None = None, **more: str
+) -> str:
     """Why `command` does not pass in a project at `directory`, "" if it does."""
     home = directory.parent / "home"
     secrets = SecretFiles(str(home / ".corecoder"))
+    env = {"HOME": str(home), "PATH": path, **more}
     try:
-        parts = judge(command, Place(directory, directory, {"HOME": str(home), "PATH": path}, secrets))
+        parts = judge(command, Place(directory, directory, env, secrets, started or env))
     except Unclear as unclear:
         return str(unclear)
     return next((part.doubt for part in parts if part.doubt), "")
@@ -46,6 +50,13 @@ def repository(project: Path) -> Path:
         (project / name).write_text("x\n")
     (project / ".env").write_text("KEY=secret\n")
     (project / "link.txt").symlink_to(".env")
+    (project / "empty").mkdir()
+    (project / "deploy").mkdir()
+    (project / "deploy" / "server.key").write_text("x\n")
+    (project / "a").mkdir()
+    (project / "a" / "l").symlink_to(project.parent / "elsewhere")
+    (project.parent / "elsewhere").mkdir()
+    (project.parent / "elsewhere" / ".env").write_text("KEY=secret\n")
     (project / "linked").symlink_to(project.parent / "home" / ".ssh")
     return project
 
@@ -122,7 +133,7 @@ def test_an_interpreter_that_is_chosen_by_files_of_the_project_does_not_pass(rep
     [
         ("ls && make test", "`make` is not known to be harmless"),
         ("echo hi > f", "`> f` may write"),
-        ("sort -o f f", "`sort` with `-o` may write or run something"),
+        ("sort -o f f", "`sort` with `-o` may write, run or read something else"),
         ("git push", "`git push` is not known to be harmless"),
         ("git branch x", "only in forms like `git branch -a`"),
         ("ls |", "incomplete"),
@@ -159,6 +170,61 @@ def test_git_does_not_pass_where_it_would_find_another_repository(project: Path,
     assert not is_read_only_command("git status", repository)
 
 
+@pytest.mark.parametrize("name", ["commondir", "config.worktree"])
+def test_git_does_not_pass_where_its_settings_lie_elsewhere(name: str, repository: Path) -> None:
+    (repository / ".git" / name).write_text("../other")
+    assert not is_read_only_command("git status --short", repository)
+    (repository / ".git" / name).unlink()
+    assert is_read_only_command("git status --short", repository)
+
+
+def test_git_does_not_pass_where_the_repository_is_a_link_or_a_file(repository: Path) -> None:
+    (repository / ".git").rename(repository / "other")
+    (repository / ".git").symlink_to("other")
+    assert not is_read_only_command("git status", repository)
+    (repository / ".git").unlink()
+    (repository / ".git").write_text("gitdir: other\n")
+    assert not is_read_only_command("git status", repository)
+    (repository / ".git").unlink()
+    (repository / ".git").symlink_to("nowhere")
+    assert not is_read_only_command("cd src && git status", repository)
+
+
+@pytest.mark.parametrize("name", ["GIT_DIR", "GIT_COMMON_DIR"])
+def test_git_does_not_pass_where_the_environment_names_another_repository(name: str, repository: Path) -> None:
+    env = {"HOME": str(repository.parent / "home"), "PATH": "/usr/bin:/bin", name: "other"}
+    assert doubt("git status", repository, started=env, **{name: "other"})
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("GIT_CONFIG_COUNT", "git status"),
+        ("GIT_EXTERNAL_DIFF", "git diff"),
+        ("XDG_CONFIG_HOME", "git log"),
+        ("LD_PRELOAD", "ls"),
+        ("BASH_ENV", "ls"),
+        ("RIPGREP_CONFIG_PATH", "rg x"),
+    ],
+)
+def test_nothing_passes_that_an_earlier_command_may_have_steered(name: str, command: str, repository: Path) -> None:
+    started = {"HOME": str(repository.parent / "home"), "PATH": "/usr/bin:/bin"}
+    assert name in doubt(command, repository, started=started, **{name: "x"})
+    assert not doubt(command, repository, started={**started, name: "x"}, **{name: "x"})
+    assert not doubt(command, repository, started=started, DEBUG="1")
+
+
+def test_a_program_that_an_earlier_command_put_into_the_path_does_not_pass(repository: Path, tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "ls"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\ntouch made\n")
+    program.chmod(0o755)
+    started = {"HOME": str(repository.parent / "home"), "PATH": "/usr/bin:/bin"}
+    path = f"{program.parent}:/usr/bin:/bin"
+    assert "another program" in doubt("ls", repository, path, started=started)
+    assert not doubt("cat README.md", repository, path, started=started)
+
+
 def test_nothing_passes_where_a_program_is_looked_for_in_the_current_directory(repository: Path) -> None:
     assert not is_read_only_command("ls", repository, path=".:/usr/bin")
 
@@ -173,7 +239,7 @@ def test_a_recursive_search_passes_where_no_secret_lies(repository: Path) -> Non
     assert not is_read_only_command("grep -rn x .", repository)
     assert is_read_only_command("grep -rn x src", repository)
     assert is_read_only_command("grep -rn x --include='*.py' .", repository)
-    for name in (".env", "link.txt", "linked"):
+    for name in (".env", "link.txt", "linked", "deploy/server.key"):
         (repository / name).unlink()
     assert is_read_only_command("grep -rn x .", repository)
     assert is_read_only_command("rg --hidden x", repository)

@@ -211,6 +211,24 @@ def test_a_question_shows_the_whole_command_and_no_is_the_default(terminals: Sta
         assert server.faults == []
 
 
+def test_a_question_is_broken_between_words(terminals: Start) -> None:
+    command = "pytest && ruff check && ruff format && mypy && git add . && git commit"
+    with StrictServer(call("bash", command=command), "Well.") as server:
+        terminal = terminals(server)
+        terminal.ready()
+        terminal.type("go" + ENTER)
+        text = terminal.shows("session ends)")
+        start = text.index("Run this command?")
+        assert "\n" in text[start : text.index("session ends)")]
+        words = " ".join(line.strip() for line in text[start:].splitlines())
+        assert (
+            "(always: `pytest …`, `ruff check …`, `ruff format …`, `mypy …`, `git add …` and `git commit …` in this "
+            "project, until the session ends)" in words
+        )
+        terminal.type(ENTER)
+        terminal.shows("Well.")
+
+
 def test_what_was_typed_before_a_question_does_not_answer_it(terminals: Start, project: Path) -> None:
     asks = sse(D("wait "), Pause(1.5), *_calls("touch made"))
     with StrictServer(asks, "You said no.") as server:
