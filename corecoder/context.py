@@ -164,13 +164,17 @@ class ContextManager:
         return self.meter.note_usage(usage, sent)
 
     def too_small(self) -> str:
-        """Why no work is possible in this window, with what is needed; "" if it is."""
-        prefix = self.meter.fill([])
-        if self.usable >= LEAST_USABLE and self.usable - prefix >= LEAST_ROOM:
+        """Why no work is possible in this window, with what is needed; "" if it is.
+
+        Only the size that is known or was named counts: what a refusal made us guess beyond that is in tokens of our
+        own, and the server may well take more of them.
+        """
+        prefix, usable = self.meter.fill([]), self.meter.promised
+        if usable >= LEAST_USABLE and usable - prefix >= LEAST_ROOM:
             return ""
         needed = max(LEAST_USABLE, prefix + LEAST_ROOM)
         return (
-            f"the context window is too small: {self.usable:,} of its {self.window:,} tokens can be used for a prompt, "
+            f"the context window is too small: {usable:,} of its {self.window:,} tokens can be used for a prompt, "
             f"{needed:,} are needed ({prefix:,} of them for the system prompt and the tools). Use a model with a "
             "larger window, give a local server a larger one, or correct CORECODER_MAX_CONTEXT if the model has more."
         )

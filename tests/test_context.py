@@ -666,6 +666,26 @@ def test_a_window_too_small_to_work_in_is_named_with_what_is_needed() -> None:
     assert "too small" in words
 
 
+@pytest.mark.parametrize("named", [None, 16_000, 200_000])
+def test_what_a_refusal_makes_us_guess_never_makes_the_window_too_small(named: int | None) -> None:
+    context = ContextManager(None, system=SYSTEM, tools=TOOLS)
+    view = filled(ContextManager(10_000), 0.8)
+    for _ in range(3):
+        context.due(view)
+        context.learn_window(named)
+        assert context.usable < 8_000
+        assert context.too_small() == ""
+    context.set_window(None, same_model=True)
+    assert context.too_small() == ""
+
+
+def test_a_window_that_is_too_small_is_told_in_the_figures_of_the_server() -> None:
+    context = ContextManager(None)
+    context.due(reading(1))
+    context.learn_window(4_096)
+    assert "2,096 of its 4,096 tokens can be used" in context.too_small()
+
+
 # -- how full
 
 
@@ -706,6 +726,25 @@ def test_a_prompt_cut_at_a_limit_is_noticed_when_the_usage_stops_growing() -> No
     assert context.note_usage(Usage(prompt=context.fill(view)), view) == ""
     longer = [*view, *reading(8)[-4:]]
     assert "cut off" in context.note_usage(Usage(prompt=context.fill(view) + 10), longer)
+
+
+@pytest.mark.parametrize("words", [1_500, 300, 100])
+@pytest.mark.parametrize("scale", [0.8, 1.0, 2.0])
+def test_the_usage_of_a_cut_prompt_is_not_believed_however_slowly_it_grows(words: int, scale: float) -> None:
+    limit = 4_096
+    context = ContextManager(128_000)
+    view = [user("go")]
+    told = []
+    for _ in range(24_000 // words):
+        view = [*view, {"role": "assistant", "content": "ok"}, user("word " * words)]
+        size = int(scale * estimate_tokens(view))
+        told += [said for said in [context.note_usage(Usage(prompt=min(size, limit)), view)] if said]
+        assert size < 2 * limit or context.fill(view) > 0.95 * size
+    assert len(told) == 1
+    shorter = answered(reading(1))
+    before = context.fill(reading(4))
+    assert context.note_usage(Usage(prompt=int(0.7 * scale * estimate_tokens(shorter))), shorter) == ""
+    assert context.fill(reading(4)) == before
 
 
 def test_an_overflow_teaches_the_window_and_the_next_run_makes_room() -> None:
