@@ -422,6 +422,37 @@ def test_a_short_word_thrown_in_leaves_the_room_to_a_long_request() -> None:
     assert "gently" in text_of(head)
 
 
+@pytest.mark.parametrize("how", [None, 3])
+def test_a_long_request_stays_whole_with_what_is_thrown_in_while_there_is_room(how: int | None) -> None:
+    session = Session.in_memory()
+    context = ContextManager(16_000, log=session)
+
+    def log(message: Message, kind: str = "") -> None:
+        context.observe(message, session.append(message, **({"kind": kind} if kind else {})))
+
+    said = [
+        "Mind all of " + " ".join(f"must{at}" for at in range(1_500)),
+        *(f"{at}: {'mind ' * 45}" for at in range(10)),
+    ]
+    assert context.intake([user(said[0])]) == [user(said[0])]
+    log(user(said[0]))
+    for text in said[1:]:
+        log(user(text), "steer")
+    for message in reading(20)[1:]:
+        log(message)
+    view = session.view
+    if how == 3:
+        context._feed(view, _forced())
+        assert context._hard_collapse(view)
+    else:
+        assert context.maybe_compress(view, force=True)
+    assert context.fill(view) < 0.6 * context.usable
+    assert [text for text in said if text not in texts(view)] == []
+    kept = read_memory(view[0])
+    assert kept
+    assert "m0.py" in kept.facts
+
+
 def test_a_leading_system_message_in_the_list_is_kept_and_counted() -> None:
     context = ContextManager(16_000)
     for fill, how in ((3.0, "collapse"), (0.75, "force")):
