@@ -58,6 +58,10 @@ CUT_NOTE = (
 )
 MAX_CUTS = 3  # replies in a row that were cut at the output limit
 MAX_OVERFLOWS = 3  # times that one request is made smaller and sent again
+OVERFLOWS = (
+    "The conversation was made smaller three times and is kept. Use a model with a larger window, give a local server "
+    "a larger one, or set CORECODER_MAX_CONTEXT to the one it has; /reset starts with an empty conversation."
+)
 
 
 class ChatModel(Protocol):
@@ -285,7 +289,7 @@ class Agent:
         done."""
         if self.context.too_small():  # by what is remembered: the server may have been given a larger window since
             yield from driver.do("look-up", lambda job: self.llm.look_up(job.token, forget_window=True))
-            self._follow_window()
+            self._follow_window(same_model=False)  # what else it taught is forgotten, too
         if too_small := self.context.too_small():
             yield TurnStarted(prompt)
             raise CoreCoderError(too_small)
@@ -355,16 +359,20 @@ class Agent:
 
     def _ask(self, driver: Driver) -> Generator[Event, None, Reply]:
         """One reply of the model; makes the view smaller and asks again when the provider says it is too long."""
-        for _ in range(MAX_OVERFLOWS):
+        refusals = 0
+        while True:
             yield from self._compress(driver)
             try:
                 return (yield from self._request(driver))
             except ContextOverflow as overflow:
                 self.context.learn_window(overflow.window)
-                if overflow.window and overflow.window < LEAST_USABLE:
-                    raise CoreCoderError(f"{overflow.said.removesuffix('.')}: {self.context.too_small()}") from None
+                if overflow.window and overflow.window < LEAST_USABLE and (too_small := self.context.too_small()):
+                    raise CoreCoderError(f"{overflow.said.removesuffix('.')}: {too_small}") from None
+                refusals += 1
+                if refusals > MAX_OVERFLOWS:
+                    overflow.hint = OVERFLOWS
+                    raise
                 yield from self._compress(driver, force=True)
-        return (yield from self._request(driver))
 
     def _request(self, driver: Driver) -> Generator[Event, None, Reply]:
         view = self.session.view

@@ -137,6 +137,8 @@ def compact(console: Console, argument: str) -> None:
     if argument == "--undo":
         done = agent.undo_compaction()
         return screen.line("The last compaction is undone." if done else "There is no compaction to undo.")
+    if argument.startswith("--"):
+        return screen.line("The only option is --undo.", "yellow")
     for event in console.follow(agent.compact(argument)):
         if isinstance(event, Compacted):
             count = plural(event.messages, "message")

@@ -34,12 +34,13 @@ from .text import one_line
 # Shares of R, the room for conversation.
 FACTS = 0.10
 SUMMARY = 0.05
-REQUEST = 0.30
+REQUEST = 0.40  # the prompt, of which intake lets 0.30 in, with what was thrown in since
 COLLAPSED = 0.60
 WORTH_SNIPPING = 0.20  # a change in the middle voids the prompt cache behind it, so it must free at least this
 LEAST_GAIN = 0.10  # of the fill; a run that frees less is not repeated until the view has grown by as much
 STEPS_BETWEEN_SUMMARIES = 5
 MAX_FAILURES = 3  # summaries refused in a row, after which none is asked for until the user does
+_REQUEST_FROM = 0.2  # the share of their limits to which the facts and the summary are cut before the request is
 _INSTRUCTION_ROOM = 600  # tokens for the request's instruction
 
 
@@ -164,13 +165,17 @@ class ContextManager:
         return self.meter.note_usage(usage, sent)
 
     def too_small(self) -> str:
-        """Why no work is possible in this window, with what is needed; "" if it is."""
-        prefix = self.meter.fill([])
-        if self.usable >= LEAST_USABLE and self.usable - prefix >= LEAST_ROOM:
+        """Why no work is possible in this window, with what is needed; "" if it is.
+
+        Only the size that is known or was named counts: what a refusal made us guess beyond that is in tokens of our
+        own, and the server may well take more of them.
+        """
+        prefix, usable = self.meter.fill([]), self.meter.promised
+        if usable >= LEAST_USABLE and usable - prefix >= LEAST_ROOM:
             return ""
         needed = max(LEAST_USABLE, prefix + LEAST_ROOM)
         return (
-            f"the context window is too small: {self.usable:,} of its {self.window:,} tokens can be used for a prompt, "
+            f"the context window is too small: {usable:,} of its {self.window:,} tokens can be used for a prompt, "
             f"{needed:,} are needed ({prefix:,} of them for the system prompt and the tools). Use a model with a "
             "larger window, give a local server a larger one, or correct CORECODER_MAX_CONTEXT if the model has more."
         )
@@ -404,14 +409,16 @@ class ContextManager:
         )
 
     def _memory(self, text: str, tail: Sequence[Message], share: float = 1.0) -> Message:
-        """The message that takes the place of what is not in `tail`, its parts within `share` of their limits."""
+        """The message that takes the place of what is not in `tail`, its parts within `share` of their limits; the
+        current request is cut last."""
         room, count = self.meter.room * share, self.meter.count
+        spoken = int(self.meter.room * REQUEST * min(1.0, share / _REQUEST_FROM))
         current = self._ledger.current
         missing = [item for item in current if not any(self._is(message, item) for message in tail)]
         facts = self._ledger.render(int(room * FACTS), count, without=current)
         records = {id(item.message): item.record for item in missing}
         said = [item.message for item in missing]
-        said = tiers.shrink(said, self.meter.measure, count, int(room * REQUEST), lambda each: records[id(each)]) or []
+        said = tiers.shrink(said, self.meter.measure, count, spoken, lambda each: records[id(each)]) or []
         request = "\n\n".join(map(text_of, said))
         text = tiers.fit_text(text, int(room * SUMMARY * 1.5), count) if text else ""
         pictures = [part for message in said for part in pictures_of(message)]

@@ -21,13 +21,20 @@ LEAST_USABLE = 8_000
 LEAST_ROOM = 4_000
 _RATIO = (0.5, 3.0)  # reported to estimated; what lies outside is an error of one of them
 _LEAST_WINDOW = 1_000  # an error that names less names something else
-_BELOW_REFUSED = 0.95  # of what was refused although the window that was named has room for it
+_BELOW_REFUSED = 0.875  # of what was refused although the window has room for it: an eighth is left for the reply
+_LEAST_SEEN = 0.45  # reported to estimated; a server that reports less has not read all of the prompt
+_GROWN = 1_000  # tokens by which a prompt must have grown before a usage that has not can mean a cut
 _RANKS_FROM = 0.40  # of the usable window: below it the cheap estimate is good enough
 
 
 def _goes_on(old: Sequence[Message], view: Sequence[Message]) -> bool:
     """Whether `view` begins with the very messages of `old`."""
     return len(view) >= len(old) and all(map(operator.is_, old, view))
+
+
+def _held(ratio: float) -> float:
+    """`ratio` within reason."""
+    return min(max(ratio, _RATIO[0]), _RATIO[1])
 
 
 class Meter:
@@ -60,6 +67,9 @@ class Meter:
         self._ratio = 1.0
         self._calibrated = False
         self._reported: tuple[tuple[Message, ...], int] | None = None  # tokens, and for which messages
+        self._anchor: tuple[tuple[Message, ...], int] | None = None  # the same, of some 1,000 tokens ago or more
+        self._sure = (1.0, 1.0)  # the ratios at the last two anchors
+        self._cut = 0  # tokens; the largest usage reported for a prompt that the server had cut
         self._warned = False
         self._refused: float | None = None  # in the units of `measure`, until the next reply tells their scale
         self._most = float("inf")  # tokens; what a refusal showed, whatever the window is said to be
@@ -71,10 +81,15 @@ class Meter:
         return min(wanted, self.window // 2)
 
     @property
+    def promised(self) -> int:
+        """The window less the reserve, in the provider's tokens: what a prompt may take if no refusal showed less."""
+        return self.window - self.reserve
+
+    @property
     def usable(self) -> int:
         """U: tokens of the window that a prompt may take."""
         refused = float("inf") if self._refused is None else self._refused * self._ratio
-        return int(min(self.window - self.reserve, self._most, refused))
+        return int(min(self.promised, self._most, refused))
 
     # -- in the units of `measure`, before scaling
 
@@ -120,14 +135,15 @@ class Meter:
     def fill(self, view: Sequence[Message]) -> int:
         """Tokens of a request with `view`: prefix and messages, as well as is known."""
         total = (self.prefix + self._sum(view)) * self._ratio
-        reported, since = self._since(view)
+        reported, since = self._since(self._reported, view)
         return int(max(total, reported + since) + 0.5)
 
-    def _since(self, view: Sequence[Message]) -> tuple[int, float]:
-        """The usage last reported and the estimate of what came since, while the messages it was for still stand."""
-        if not self._reported or not _goes_on(self._reported[0], view):
+    def _since(self, point: tuple[tuple[Message, ...], int] | None, view: Sequence[Message]) -> tuple[int, float]:
+        """The usage reported at `point` and the estimate of what came since, while the messages it was for still
+        stand."""
+        if not point or not _goes_on(point[0], view):
             return 0, 0.0
-        return self._reported[1], sum(map(self.measure, view[len(self._reported[0]) :])) * self._ratio
+        return point[1], sum(map(self.measure, view[len(point[0]) :])) * self._ratio
 
     def note_usage(self, usage: Usage, sent: Sequence[Message]) -> str:
         """Learns from the usage reported for a request with `sent`. Returns words for the user, once, if the server
@@ -135,7 +151,9 @@ class Meter:
         estimate = self.prefix + self._sum(sent)
         if usage.prompt <= 0 or not estimate:
             return ""
-        if self._was_cut(usage.prompt, estimate, sent):
+        if usage.prompt <= self._cut or self._was_cut(usage.prompt, estimate, sent):
+            self._cut = max(self._cut, usage.prompt)
+            self._ratio = max(self._sure)  # the last replies may have been to a prompt that was cut a little
             self._reported = None
             if self._warned:
                 return ""
@@ -145,35 +163,34 @@ class Meter:
                 "seems to cut off the front of the prompt, instructions and tools included. Give it a larger context "
                 "(Ollama: num_ctx or OLLAMA_CONTEXT_LENGTH) or set CORECODER_MAX_CONTEXT to the one it has."
             )
-        self._ratio = min(max(usage.prompt / estimate, _RATIO[0]), _RATIO[1])
+        self._ratio = _held(usage.prompt / estimate)
         if self._refused:
             self._most, self._refused = self.usable, None
         if usage.prompt > self._most:
             self._most = float("inf")  # it was refused for another reason
         self._calibrated = True
         self._reported = (tuple(sent), usage.prompt)
+        if self._anchor is None or not 0 < self._since(self._anchor, sent)[1] <= _GROWN:
+            self._anchor, self._sure = self._reported, (self._sure[1], self._ratio)
         return ""
 
     def _was_cut(self, reported: int, estimate: int, sent: Sequence[Message]) -> bool:
-        """Whether the server saw far less than was sent: of the whole, or of what came since the last request."""
-        share = 0.6 * self._ratio if self._calibrated else 0.45
-        if reported < share * estimate and estimate - reported > 1_000:
+        """Whether the server saw far less than was sent: of the whole, or of what came since the anchor. Neither
+        hangs on what the replies since then taught, or a cut that sets in slowly would excuse itself."""
+        if reported < _LEAST_SEEN * estimate and estimate - reported > _GROWN:
             return True
-        before, since = self._since(sent)
-        return since > 1_000 and reported - before < 0.2 * since
+        before, since = self._since(self._anchor, sent)
+        return since > _GROWN and reported - before < 0.2 * since
 
     def learn_window(self, window: int | None, fill: int) -> None:
         """Learns from a refusal, as too long, of a request that we took for `fill` tokens.
 
-        `window` is the size that the refusal named, None if it named none. It is believed unless it is absurd (servers
-        are known to name wrong ones); without it the window is taken to be a fifth below what was refused. Where
-        that would still have room for what was refused, less than that is used from now on, whatever the next reply
-        says of the scale.
+        `window` is the size that the refusal named, None if it named none. It is believed unless it is absurd or
+        larger than what is known (servers are known to name wrong ones). Where there would still be room for what was
+        refused, less than that is used from now on, whatever the next reply says of the scale.
         """
         if window is not None and _LEAST_WINDOW <= window < self.window:
             self.window = window
-        elif window is None or window < _LEAST_WINDOW or fill >= window:
-            self.window = min(self.window, max(_LEAST_WINDOW, int(fill * 0.8) + self.reserve))
         if fill < self.usable:
             self._refused = max(fill * _BELOW_REFUSED, _LEAST_WINDOW) / self._ratio
         self._reported = None
@@ -209,4 +226,5 @@ class Meter:
         self._summed = ((), 0)
         after = self.prefix + self._sum(view)
         if self._calibrated:
-            self._ratio = min(max(self._ratio * before / max(1, after), _RATIO[0]), _RATIO[1])
+            self._ratio, *sure = (_held(ratio * before / max(1, after)) for ratio in (self._ratio, *self._sure))
+            self._sure = (sure[0], sure[1])

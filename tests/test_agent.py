@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ from corecoder.events import (
 from corecoder.messages import Reply, unpaired
 from corecoder.permissions import Permissions
 from corecoder.scripted import ScriptedLLM, call
+from corecoder.session import Session
+from corecoder.tokens import estimate_text
 from corecoder.tool import Tool, ToolContext, ToolResult, Workspace
 from corecoder.tools.write_file import WriteFileTool
 
@@ -222,8 +225,45 @@ def test_an_overflow_is_answered_with_a_smaller_request() -> None:
 
 def test_an_overflow_that_does_not_end_is_an_error() -> None:
     agent = agent_with([ContextOverflow("too long", window=100_000)] * 10)
-    assert last(play(agent)).stop_reason == "error"
+    end = last(play(agent))
+    assert end.stop_reason == "error"
+    assert end.error.startswith("too long. The conversation")
+    assert "CORECODER_MAX_CONTEXT" in end.error
     assert len(agent.llm.requests) <= 4  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("window", [16_000, 20_000])
+def test_a_server_that_counts_more_tokens_than_we_and_reports_none_locks_no_session(
+    home: Path, project: Path, window: int
+) -> None:
+    from server import StrictServer
+    from server import call as calling
+
+    from corecoder.llm import LLM
+
+    for number in range(20):
+        (project / f"f{number}.py").write_text(
+            "\n".join(f"def f{number}_{at}(x): return x * {at}" for at in range(120))
+        )
+
+    def step(body: dict[str, Any]) -> Any:
+        body["stream_options"] = {}
+        at = len(server.requests)
+        return calling("read_file", file_path=str(project / f"f{at % 20}.py")) if at % 6 else "done"
+
+    def count(body: dict[str, Any]) -> int:
+        sent = [*body["messages"], body.get("tools", [])]
+        return 2 * sum(estimate_text(json.dumps(each, ensure_ascii=False)) for each in sent)
+
+    with StrictServer(forever=step, window=window, count=count) as server:
+        session = Session.create(home, project)
+        for _ in range(2):
+            with contextlib.closing(Agent(LLM("m", "k", server.base_url, home=home), session=session)) as agent:
+                for _ in range(4):
+                    assert last(play(agent)).stop_reason == "end_turn"
+                assert agent.context.usable < 10_000
+            session = Session.load(session.path)
+        session.close()
 
 
 def test_a_window_that_the_client_has_learnt_counts_from_the_next_request_on() -> None:

@@ -160,9 +160,10 @@ def test_what_undo_leaves_alone_is_said_and_can_be_forced(project: Path) -> None
 
 
 def test_compact_with_nothing_to_gain_says_so() -> None:
-    text, _ = session("/compact", "/compact --undo")
+    text, _ = session("/compact", "/compact --undo", "/compact --foo")
     assert "nothing to compact" in text
     assert "no compaction to undo" in text
+    assert "The only option is --undo." in text
 
 
 def test_context_and_tokens_show_figures() -> None:

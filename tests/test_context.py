@@ -422,6 +422,37 @@ def test_a_short_word_thrown_in_leaves_the_room_to_a_long_request() -> None:
     assert "gently" in text_of(head)
 
 
+@pytest.mark.parametrize("how", [None, 3])
+def test_a_long_request_stays_whole_with_what_is_thrown_in_while_there_is_room(how: int | None) -> None:
+    session = Session.in_memory()
+    context = ContextManager(16_000, log=session)
+
+    def log(message: Message, kind: str = "") -> None:
+        context.observe(message, session.append(message, **({"kind": kind} if kind else {})))
+
+    said = [
+        "Mind all of " + " ".join(f"must{at}" for at in range(1_500)),
+        *(f"{at}: {'mind ' * 45}" for at in range(10)),
+    ]
+    assert context.intake([user(said[0])]) == [user(said[0])]
+    log(user(said[0]))
+    for text in said[1:]:
+        log(user(text), "steer")
+    for message in reading(20)[1:]:
+        log(message)
+    view = session.view
+    if how == 3:
+        context._feed(view, _forced())
+        assert context._hard_collapse(view)
+    else:
+        assert context.maybe_compress(view, force=True)
+    assert context.fill(view) < 0.6 * context.usable
+    assert [text for text in said if text not in texts(view)] == []
+    kept = read_memory(view[0])
+    assert kept
+    assert "m0.py" in kept.facts
+
+
 def test_a_leading_system_message_in_the_list_is_kept_and_counted() -> None:
     context = ContextManager(16_000)
     for fill, how in ((3.0, "collapse"), (0.75, "force")):
@@ -666,6 +697,26 @@ def test_a_window_too_small_to_work_in_is_named_with_what_is_needed() -> None:
     assert "too small" in words
 
 
+@pytest.mark.parametrize("named", [None, 16_000, 200_000])
+def test_what_a_refusal_makes_us_guess_never_makes_the_window_too_small(named: int | None) -> None:
+    context = ContextManager(None, system=SYSTEM, tools=TOOLS)
+    view = filled(ContextManager(10_000), 0.8)
+    for _ in range(3):
+        context.due(view)
+        context.learn_window(named)
+        assert context.usable < 8_000
+        assert context.too_small() == ""
+    context.set_window(None, same_model=True)
+    assert context.too_small() == ""
+
+
+def test_a_window_that_is_too_small_is_told_in_the_figures_of_the_server() -> None:
+    context = ContextManager(None)
+    context.due(reading(1))
+    context.learn_window(4_096)
+    assert "2,096 of its 4,096 tokens can be used" in context.too_small()
+
+
 # -- how full
 
 
@@ -706,6 +757,25 @@ def test_a_prompt_cut_at_a_limit_is_noticed_when_the_usage_stops_growing() -> No
     assert context.note_usage(Usage(prompt=context.fill(view)), view) == ""
     longer = [*view, *reading(8)[-4:]]
     assert "cut off" in context.note_usage(Usage(prompt=context.fill(view) + 10), longer)
+
+
+@pytest.mark.parametrize("words", [1_500, 300, 100])
+@pytest.mark.parametrize("scale", [0.8, 1.0, 2.0])
+def test_the_usage_of_a_cut_prompt_is_not_believed_however_slowly_it_grows(words: int, scale: float) -> None:
+    limit = 4_096
+    context = ContextManager(128_000)
+    view = [user("go")]
+    told = []
+    for _ in range(24_000 // words):
+        view = [*view, {"role": "assistant", "content": "ok"}, user("word " * words)]
+        size = int(scale * estimate_tokens(view))
+        told += [said for said in [context.note_usage(Usage(prompt=min(size, limit)), view)] if said]
+        assert size < 2 * limit or context.fill(view) > 0.95 * size
+    assert len(told) == 1
+    shorter = answered(reading(1))
+    before = context.fill(reading(4))
+    assert context.note_usage(Usage(prompt=int(0.7 * scale * estimate_tokens(shorter))), shorter) == ""
+    assert context.fill(reading(4)) == before
 
 
 def test_an_overflow_teaches_the_window_and_the_next_run_makes_room() -> None:

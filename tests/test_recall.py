@@ -65,6 +65,16 @@ def test_a_pattern_shows_the_matching_lines_with_their_numbers(pattern: str) -> 
     assert shown == "\n".join(f"{at:>6}\t{line}" for at, line in matching)
 
 
+@pytest.mark.parametrize("pattern", [".*", "^.*$", "none|.*"])
+def test_a_pattern_of_a_gap_alone_matches_every_line(pattern: str) -> None:
+    assert recalling({1: "one\n\nthree"}, id=1, pattern=pattern) == "     1\tone\n     2\t\n     3\tthree"
+
+
+def test_an_empty_alternative_matches_nothing() -> None:
+    assert recalling({1: LINES}, id=1, pattern="line 7:|") == "     7\tline 7: value = 49"
+    assert recalling({1: LINES}, id=1, pattern="|").startswith("No line of 2,000 matches")
+
+
 def test_a_pattern_without_a_match_says_what_patterns_are() -> None:
     shown = recalling({1: LINES}, id=1, pattern=r"line \d+")
     assert shown == "No line of 2,000 matches 'line \\\\d+' (plain text, a|b for either, .* for anything between)."
@@ -83,6 +93,8 @@ def test_no_pattern_can_hang() -> None:
         ({"id": "../../etc/passwd"}, "there is no message"),
         ({"id": 1, "lines": "all"}, "lines must look like"),
         ({"id": 1, "lines": "3000-"}, "the message has 2,000 lines"),
+        ({"id": 1, "lines": "5-2"}, 'lines 5-2 end before they begin; the first line comes first, as in "2-5"'),
+        ({"id": 1, "lines": "3002-3000"}, "end before they begin"),
     ],
 )
 def test_a_wrong_request_says_what_would_be_right(arguments: dict[str, object], words: str) -> None:

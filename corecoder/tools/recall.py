@@ -83,6 +83,8 @@ def _range(lines: str, count: int) -> tuple[int, int]:
         raise ToolError(f'lines must look like "10-40", not {lines[:40]!r}')
     first = max(1, int(found[1]))
     last = int(found[3]) if found[3] else count if found[2] else first
+    if found[3] and last < int(found[1]):
+        raise ToolError(f'lines {lines} end before they begin; the first line comes first, as in "{last}-{first}"')
     if first > count:
         raise ToolError(f"the message has {count:,} lines; lines {lines} are past its end")
     return first, min(max(first, last), count)
@@ -134,7 +136,8 @@ def _matching(folded: list[str], first: int, last: int, pattern: str) -> str:
 
 
 def _finder(pattern: str) -> Callable[[str], int]:
-    """A function from a line in lower case to the place of its first match, -1 for none.
+    """A function from a line in lower case to the place of its first match, -1 for none. An alternative without any
+    text matches nothing, one of gaps alone every line.
 
     Only alternatives and gaps, found one after the other: a regular expression from a model can take for ever, and
     nothing in this process could stop it.
@@ -142,10 +145,11 @@ def _finder(pattern: str) -> Callable[[str], int]:
     alternatives = [
         [re.sub(r"\\(.)", r"\1", part).lower() for part in alternative.strip("^$").split(".*") if part]
         for alternative in re.split(r"(?<!\\)\|", pattern)
+        if alternative.strip("^$")
     ]
 
     def find(line: str) -> int:
-        for parts in filter(None, alternatives):
+        for parts in alternatives:
             start, at = -1, 0
             for part in parts:
                 at = line.find(part, at)
@@ -154,7 +158,7 @@ def _finder(pattern: str) -> Callable[[str], int]:
                 start = at if start < 0 else start
                 at += len(part)
             else:
-                return start
+                return max(start, 0)
         return -1
 
     return find
