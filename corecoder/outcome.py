@@ -16,23 +16,21 @@ from .text import one_line
 FAILED = ("Error: ", "Not run: ", "[no result: ", "[interrupted by ")  # how this program begins a result of its own
 
 _SCANNED = 30_000  # characters at each end of a command's output that are looked at
-_ENDED = re.compile(
-    r"^\[(exit code -?\d+|killed by [\w ]+|timed out after [\d.]+ s|cancelled|interrupted|job \d+ runs)", re.M
-)
-_EXIT = re.compile(r"\bexit(?:ed)?(?: with)?(?: code| status)?[: ]{1,2}(-?\d{1,5})\b", re.IGNORECASE)
-_TELLING = re.compile(r"error|exception|fail|fatal|panic|assert|denied|not found|no such|undefined|missing", re.I)
-_BEST_TELLING = re.compile(r"E  |FAILED |\w*(?:Error|Exception|error)\b(?:\[\w+\])?:")
-_TEST_RUN = re.compile(r"\b\d+ (?:passed|failed|passing|failing)\b|^Ran \d+ tests?|^test result: |^(?:ok|FAIL)\s", re.M)
+_ENDED = r"(?m)^\[(exit code -?\d+|killed by [\w ]+|timed out after [\d.]+ s|cancelled|interrupted|job \d+ runs)"
+_EXIT = r"(?i)\bexit(?:ed)?(?: with)?(?: code| status)?[: ]{1,2}(-?\d{1,5})\b"
+_TELLING = r"(?i)error|exception|fail|fatal|panic|assert|denied|not found|no such|undefined|missing"
+_BEST_TELLING = r"E  |FAILED |\w*(?:Error|Exception|error)\b(?:\[\w+\])?:"
+_TEST_RUN = r"(?m)\b\d+ (?:passed|failed|passing|failing)\b|^Ran \d+ tests?|^test result: |^(?:ok|FAIL)\s"
 _FAILING = (
-    re.compile(r"^(?:FAILED|ERROR) (\S+?::[^\s\[]+(?:\[.*?\](?= - |$))?|\S+\.py)", re.M),  # pytest
-    re.compile(r"^(?:FAIL|ERROR): (\S+ \([\w.]+\))", re.M),  # unittest
-    re.compile(r"^ {0,12}--- FAIL: (\S+)", re.M),  # go
-    re.compile(r"^test (\S+) \.\.\. FAILED", re.M),  # cargo
-    re.compile(r"^ {0,8}(?:●|✕|×) (.{1,120})", re.M),  # jest, vitest
-    re.compile(r"^not ok \d+ (?:- )?(.{1,120})", re.M),  # TAP
+    r"(?m)^(?:FAILED|ERROR) (\S+?::[^\s\[]+(?:\[.*?\](?= - |$))?|\S+\.py)",  # pytest
+    r"(?m)^(?:FAIL|ERROR): (\S+ \([\w.]+\))",  # unittest
+    r"(?m)^ {0,12}--- FAIL: (\S+)",  # go
+    r"(?m)^test (\S+) \.\.\. FAILED",  # cargo
+    r"(?m)^ {0,8}(?:●|✕|×) (.{1,120})",  # jest, vitest
+    r"(?m)^not ok \d+ (?:- )?(.{1,120})",  # TAP
 )
-_WORDS = re.compile(r"""'[^']*'|"[^"]*"|[;&|()]+|[^\s;&|()'"]+""")
-_REDIRECTION = re.compile(r"\d?>>?\s*&?\S+")
+_WORDS = r"""'[^']*'|"[^"]*"|[;&|()]+|[^\s;&|()'"]+"""
+_REDIRECTION = r"\d?>>?\s*&?\S+"
 _RUNNERS = ("pytest", "py.test", "unittest", "tox", "nox", "jest", "vitest", "mocha", "rspec", "phpunit", "ctest")
 _SUBCOMMANDS = ("test", "check")  # make test, cargo test, npm run test
 _NARROWING = ("-k", "-m", "-t", "-run", "--lf", "--last-failed", "--deselect", "--ignore", "--filter")
@@ -48,12 +46,12 @@ def ends_of(text: str) -> str:
 
 def outcome_of(text: str) -> str:
     """How a command ended, in words: `exit 0`, `killed by SIGKILL`, `not run`."""
-    ended = _ENDED.findall(text[-1500:])
+    ended = re.findall(_ENDED, text[-1500:])
     if ended:
         return str(ended[-1]).replace("exit code", "exit")
     if text.startswith(FAILED):
         return "not run" if text.startswith("Not run: ") else "failed"
-    found = _EXIT.findall(text[-300:]) or _EXIT.findall(text[:300])
+    found = re.findall(_EXIT, text[-300:]) or re.findall(_EXIT, text[:300])
     return f"exit {found[-1]}" if found else "exit 0"
 
 
@@ -62,15 +60,15 @@ def error_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip() and len(line) < 2000]
     while lines and lines[-1].startswith("["):  # how it ended is known already
         lines.pop()
-    best = next((line for line in reversed(lines) if _BEST_TELLING.match(line)), "")
-    telling = best or next((line for line in reversed(lines) if _TELLING.search(line)), "")
+    best = next((line for line in reversed(lines) if re.match(_BEST_TELLING, line)), "")
+    telling = best or next((line for line in reversed(lines) if re.search(_TELLING, line)), "")
     return one_line(telling or (lines[-1] if lines else ""), 160)
 
 
 def failing_tests(text: str) -> list[str] | None:
     """The ids of the tests that an output reports as failing; None if it is not that of a test run."""
-    failing = list(dict.fromkeys(match for pattern in _FAILING for match in pattern.findall(text)))
-    return failing[:_MAX_FAILING] if failing or _TEST_RUN.search(text) else None
+    failing = list(dict.fromkeys(match for pattern in _FAILING for match in re.findall(pattern, text)))
+    return failing[:_MAX_FAILING] if failing or re.search(_TEST_RUN, text) else None
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class TestRun:
     @classmethod
     def of(cls, command: str, *, failed: bool) -> TestRun:
         """Read from `command` however its runner was started; one that stops at a failure ran only a part."""
-        words = [word.strip("'\"") for word in _WORDS.findall(_REDIRECTION.sub(" ", command[:4000]))] or [""]
+        words = [word.strip("'\"") for word in re.findall(_WORDS, re.sub(_REDIRECTION, " ", command[:4000]))] or [""]
         names = [os.path.basename(word) for word in words]
         found = [at for at, name in enumerate(names) if name in _RUNNERS]
         found += [at for at, name in enumerate(names) if name in _SUBCOMMANDS and at]

@@ -13,20 +13,20 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .config import corecoder_home
 from .errors import ConfigError, ToolError
 from .events import NOBODY
-from .judgement import Part, Place, judge
-from .prefixes import Prefix, prefix, spoken
 from .prompt import AGENTS
-from .readonly import steering
 from .secretfiles import SecretFiles, TooMany
 from .sessiondir import project_directory
-from .shellparse import Unclear
 from .text import one_line
 from .tool import Tool, Workspace
+
+if TYPE_CHECKING:
+    from .judgement import Part, Place
+    from .prefixes import Prefix
 
 MODES = ("ask", "auto", "plan", "yolo")
 ONCE = ("no", "yes")
@@ -207,6 +207,11 @@ class Permissions:
         return _Facts(why=why, secret=secret, inside=self._edits_inside(arguments))
 
     def _facts_of_command(self, command: str, *, background: bool) -> _Facts:
+        # With its tables 15 ms, only once a command is judged.
+        from .judgement import Place, judge
+        from .readonly import steering
+        from .shellparse import Unclear
+
         workspace = self._workspace
         merged = {**os.environ, **workspace.env}
         env = {name: value for name, value in merged.items() if value is not None}
@@ -277,6 +282,8 @@ class Permissions:
             leaves = " outside the sandbox" if self._all_confined and arguments.get("unconfined") else ""
             changed = f" with {_listed(facts.changed)} changed by earlier commands" if facts.changed else ""
             text = f"Run this command{where}{leaves}{changed}?"
+            from .prefixes import spoken  # as above
+
             always = f"{spoken(facts.prefixes)} in this project" if facts.prefixes else ""
         else:
             text = f"{tool.name} {one_line(str(arguments.get('file_path', arguments.get('path', ''))))}?"
@@ -313,6 +320,8 @@ def _secret_files(workspace: Workspace) -> SecretFiles:
 
 def _prefixes(doubted: Sequence[Part], parts: Sequence[Part], place: Place) -> tuple[Prefix, ...] | None:
     """What "always" would allow so that all of `doubted` may run, None if one of them gets no prefix."""
+    from .prefixes import prefix  # as above
+
     moved = any(part.words[0] == "cd" for part in parts)
     found: list[Prefix] = []
     for part in doubted:
