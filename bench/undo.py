@@ -152,7 +152,7 @@ def undone(command: str, folder: Path) -> list[str]:
         ScriptedLLM(script),
         workspace=workspace,
         permissions=Permissions("yolo", workspace),
-        checkpoints=Checkpoints(folder / "home", workspace),
+        checkpoints=lambda: Checkpoints(folder / "home", workspace),
     )
     agent.chat("good day")
     view = agent.session.view

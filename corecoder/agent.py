@@ -9,13 +9,13 @@ The price of the generator is that the turn goes on only while somebody asks for
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from .checkpoints import Checkpoints
 from .context import ContextManager
 from .dispatch import Dispatcher, any_refused
 from .driver import Answer, CancelRequest, Driver, Steer, TurnCancelled
@@ -50,6 +50,7 @@ from .tool import Tool, ToolContext, Workspace
 from .tools import ALL_TOOLS
 
 if TYPE_CHECKING:
+    from .checkpoints import Checkpoints
     from .rewind import Rewind, Rewinder, Turn
 
 INTERRUPTED = "[interrupted by the user]"
@@ -110,7 +111,7 @@ class Agent:
         workspace: Workspace | None = None,
         context: ContextManager | None = None,
         permissions: Permissions | None = None,
-        checkpoints: Checkpoints | None = None,
+        checkpoints: Callable[[], Checkpoints] | None = None,
         max_steps: int = 500,
         interactive: bool = False,
         secrets: frozenset[str] = frozenset(),
@@ -122,7 +123,8 @@ class Agent:
         self.session = session or Session.in_memory()
         self.session.system = self.session.system or system_prompt(self.workspace, self.tools)
         self.permissions = permissions or Permissions("auto", self.workspace)
-        self.checkpoints = checkpoints
+        self._make_checkpoints = checkpoints
+        self._turn_record = ("", 0)  # session and record that the turn began with
         self.max_steps = max_steps
         self.interactive = self.permissions.attended = interactive
         self._secrets, self._sandbox = secrets, sandbox
@@ -200,6 +202,11 @@ class Agent:
             self.context.undone()
         return undone
 
+    @functools.cached_property
+    def checkpoints(self) -> Checkpoints | None:
+        """What keeps the files that steps change, made when the first one does."""
+        return self._make_checkpoints() if self._make_checkpoints else None
+
     def turns(self) -> list[Turn]:
         """The turns that `rewind` can go back to before. Raises CoreCoderError."""
         return self._rewinder().turns()
@@ -241,8 +248,8 @@ class Agent:
         deadline = time.monotonic() + timeout
         left = self.workspace.end_processes(timeout)
         gone = self._jobs.close(max(0.1, deadline - time.monotonic()))
-        if self.checkpoints:
-            self.checkpoints.close()
+        if kept := vars(self).get("checkpoints"):  # if they were ever needed
+            kept.close()
         self.session.close()
         self.llm.close()
         return gone and not left
@@ -309,8 +316,7 @@ class Agent:
             self.session.keep_in_memory()
             record = self._append(bounded, **about)
         turn.begun = True
-        if self.checkpoints:
-            self.checkpoints.begin(self.session.id, record)
+        self._turn_record = (self.session.id, record)
         yield TurnStarted(prompt)
         if notice:
             yield Notice(notice, "warning")
@@ -472,8 +478,9 @@ class Agent:
             turn.fail(str(error))
 
     def _kept(self, job: Job, tool: Tool, arguments: dict[str, Any]) -> AbstractContextManager[None]:
-        if self.checkpoints is None or self.permissions.harmless(tool, arguments):
+        if self.permissions.harmless(tool, arguments) or self.checkpoints is None:
             return nullcontext()
+        self.checkpoints.begin(*self._turn_record)
         return self.checkpoints.step(arguments, job.token, lambda text: job.emit(Notice(text)))
 
     def _tool_context(self, job: Job, output: Callable[[str], None], confined: bool) -> ToolContext:

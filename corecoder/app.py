@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from .agent import Agent, ChatModel
-from .checkpoints import Checkpoints
 from .config import Config
 from .context import ContextManager
 from .errors import ConfigError
@@ -19,6 +20,9 @@ from .session import Session
 from .tool import Workspace
 from .tools import ALL_TOOLS
 
+if TYPE_CHECKING:
+    from .checkpoints import Checkpoints
+
 LATEST = "latest"
 
 
@@ -29,14 +33,18 @@ def build_agent(
     interactive: bool = False,
     resume: str | None = None,
     llm: ChatModel | None = None,
+    begin: Callable[[ChatModel], None] | None = None,
 ) -> Agent:
     """An agent for the project at `directory`.
 
     `resume` is None for a new session, LATEST for the project's last one, else an id or the start of one. `llm`
-    replaces the model of `config`. Raises ConfigError or SessionError.
+    replaces the model of `config`, and `begin` is given the model before the rest is built.
+    Raises ConfigError or SessionError.
     """
     workspace = Workspace.at(directory)
     llm = llm or make_llm(config)
+    if begin:
+        begin(llm)
     session = open_session(config, workspace, resume)
     sandbox, boundary = make_sandbox(config, workspace)
     context = ContextManager(
@@ -63,12 +71,18 @@ def build_agent(
             all_confined=config.sandbox != "auto",
             boundary=boundary,
         ),
-        checkpoints=Checkpoints(config.home, workspace),
+        checkpoints=lambda: _checkpoints(config, workspace),
         max_steps=config.max_steps,
         interactive=interactive,
         secrets=config.secret_names,
         sandbox=sandbox,
     )
+
+
+def _checkpoints(config: Config, workspace: Workspace) -> Checkpoints:
+    from .checkpoints import Checkpoints  # with its database 15 ms, only once something is changed
+
+    return Checkpoints(config.home, workspace)
 
 
 def make_sandbox(config: Config, workspace: Workspace) -> tuple[Sandbox | None, str]:

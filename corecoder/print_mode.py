@@ -18,7 +18,7 @@ import queue
 import sys
 from typing import IO
 
-from .agent import Agent
+from .agent import Agent, ChatModel
 from .errors import ConfigError
 from .events import TurnFinished
 from .jobs import CancelToken, Job, JobEvent, Jobs
@@ -38,10 +38,9 @@ RETRYABLE, REFUSED, BROKEN_PIPE = 75, 4, 141
 def one_shot(agent: Agent, prompt: str, stdin: IO[str] | None, *, out: Screen, err: Screen, signals: Signals) -> int:
     """Reads what comes through `stdin` (None to leave it out), runs one turn, closes the agent; gives the exit code.
 
-    The model client loads while the pipe is read. Raises ConfigError if there is no prompt.
+    Raises ConfigError if there is no prompt.
     """
     try:
-        warm_up(agent)
         whole = join_prompt(prompt, read_input(stdin, err))
     except BaseException:
         with signals.holding():
@@ -50,12 +49,12 @@ def one_shot(agent: Agent, prompt: str, stdin: IO[str] | None, *, out: Screen, e
     return run_once(agent, whole, out=out, err=err, signals=signals)
 
 
-def warm_up(agent: Agent) -> None:
+def warm_up(llm: ChatModel) -> None:
     """Loads the model client in the background, after which start-up is over and garbage is collected again."""
 
     def load(_job: Job) -> None:
         try:
-            agent.llm.warm_up()
+            llm.warm_up()
         finally:
             gc.enable()
 

@@ -283,6 +283,6 @@ class PlainReader:
 def make_reader(agent: Agent, screen: Screen) -> Reader:
     """The reader that fits the terminal; the model client loads behind the first prompt."""
     if not screen.terminal or os.environ.get("TERM") in (None, "", "dumb"):
-        warm_up(agent)
+        warm_up(agent.llm)
         return PlainReader(screen)
-    return LineReader(agent.session.path.parent / "history", lambda: warm_up(agent))
+    return LineReader(agent.session.path.parent / "history", lambda: warm_up(agent.llm))

@@ -44,7 +44,7 @@ class Project:
             session=session or Session.create(home, self.root),
             workspace=workspace,
             permissions=Permissions("yolo", workspace),
-            checkpoints=self.kept,
+            checkpoints=lambda: self.kept,
         )
 
     def play(self, *commands: str) -> list[Event]:

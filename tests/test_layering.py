@@ -30,7 +30,14 @@ FRONT_END = 5
 ONLY_FRONT_ENDS = {"rich", "prompt_toolkit", "argparse", "readline", "curses"}
 WORTH_A_LATE_IMPORT = {"openai", "httpx2", "rich", "prompt_toolkit", "tiktoken", "genai_prices", "mcp", "dotenv"}
 WORTH_A_LATE_IMPORT |= {"ctypes", "tomllib", "tomli", "difflib", "tree_sitter", "tree_sitter_bash"}
-OURS_WORTH_A_LATE_IMPORT = {"judgement", "prefixes", "readonly", "shellparse", "rewind"}  # tables, and few sessions
+OURS_WORTH_A_LATE_IMPORT = {
+    "judgement",
+    "prefixes",
+    "readonly",
+    "shellparse",
+    "rewind",
+    "checkpoints",
+}  # tables, and few sessions
 DOORS = {"cli", "__init__"}  # what starts here must not load the rest: any import may be late
 NOT_EVERYWHERE = {"fcntl", "termios", "tty", "pty", "pwd", "grp", "resource", "msvcrt", "winreg", "_winapi"}
 STARTS_THREADS = {"Thread", "Timer", "ThreadPoolExecutor", "ProcessPoolExecutor", "start_new_thread"}
