@@ -26,7 +26,7 @@ _MAYBE_PUBLIC = re.compile(r".*\.pem", re.IGNORECASE)
 _PLACES = re.compile(
     r"/(?:\.ssh|\.aws|\.gnupg|\.kube|\.azure|\.password-store|\.docker/config\.json|\.config/(?:gcloud|gh|op)"
     r"|\.local/share/keyrings)(?:/|$)|^/etc/(?:g?shadow|sudoers|ssh/ssh_host_[^/]+_key$)|^/proc/.*/(?:environ|mem)$"
-    r"|^/proc/kcore$|^/dev/(?:k?mem|port)$",
+    r"|^/proc/kcore$|^/dev/(?:k?mem|port)$|^/proc/.*/(?:root|cwd|fd)/",  # the last lead anywhere
     re.IGNORECASE,
 )
 # Below the home directory everything that no confined command may see, and more that is only a file.
