@@ -340,19 +340,18 @@ class ContextManager:
         room = min(int(self.meter.room * COLLAPSED), self.meter.budget - self.meter.prefix)
         if self._pressed:  # whatever we count, the provider says it is too much
             room = min(room, int(self._size(messages) * COLLAPSED))
-        messages[:start] = tiers.shrink(messages[:start], self.meter.measure, self.meter.count, room // 2) or []
-        start = len(messages[:start])
+        leading = tiers.shrink(messages[:start], self.meter.measure, self.meter.count, room // 2) or []
         kept = tiers.collapse(
             rest,
             self.meter.measure,
             self.meter.count,
             lambda share: self._memory(text, unseen, share),
-            room - self._size(messages[:start]),
+            room - self._size(leading),
             since=since,
             record_of=self._records.record_of,
             replace=self._records.stands_for,
         )
-        messages[start:] = kept
+        messages[:] = [*leading, *kept]
         run.how = "collapse"
         return True
 

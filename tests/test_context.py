@@ -984,3 +984,11 @@ def test_what_is_thrown_in_while_the_model_answers_joins_the_current_request(hom
         context._feed(again.view, _forced())
         assert [words.text for words in context._ledger.current] == ["mend it", "and gently"]
     resumed.close()
+
+
+def test_a_collapse_that_has_no_room_for_the_system_messages_leaves_nothing_else_behind() -> None:
+    view = [{"role": "system", "content": "s" * 8} for _ in range(40)]
+    view += [user("word " * 4000), {"role": "assistant", "content": "x " * 3000}] * 3
+    view.append(user("now"))
+    assert ContextManager(300).maybe_compress(view, force=True)
+    assert sum("was compacted" in text_of(message) for message in view) == 1
