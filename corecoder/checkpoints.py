@@ -38,7 +38,7 @@ from .snapshot import (
     State,
     above,
     differs,
-    git_directory,
+    git_at,
     is_walked,
     repository,
     told,
@@ -179,7 +179,7 @@ class Checkpoints:
     @property
     def index(self) -> bytes:
         """Where git's index is, as a path of ours; b"" without a repository."""
-        git = git_directory(self.root)
+        git = git_at(self.root)
         return self._key(os.path.realpath(git / "index")) if git else b""
 
     def close(self) -> None:

@@ -21,7 +21,7 @@ from .events import NOBODY
 from .prompt import AGENTS
 from .secretfiles import SecretFiles, TooMany
 from .sessiondir import project_directory
-from .text import one_line
+from .text import listed, one_line
 from .tool import Tool, Workspace
 
 if TYPE_CHECKING:
@@ -145,9 +145,7 @@ class Permissions:
 
     def judge(self, tool: Tool, arguments: dict[str, Any]) -> Verdict:
         """What happens with a call whose arguments fit the schema of `tool`."""
-        if tool.name == "bash" and arguments.get("stop") is not None:
-            return Allow()  # it ends what this session started
-        leaves = self.confined and tool.name == "bash" and bool(arguments.get("unconfined"))
+        leaves = self.confined and tool.name == "bash" and bool(arguments.get("unconfined")) and not _stops(arguments)
         if leaves and not self.attended and (self.mode == "auto" or (self.mode == "yolo" and self._all_confined)):
             return Refuse(_AUTO_UNCONFINED)
         if self.mode == "yolo" and not (leaves and self._all_confined):
@@ -192,10 +190,12 @@ class Permissions:
 
     def harmless(self, tool: Tool, arguments: dict[str, Any]) -> bool:
         """Whether the call certainly changes nothing."""
-        return self._facts(tool, arguments).harmless
+        return tool.read_only or self._facts(tool, arguments).harmless
 
     def _facts(self, tool: Tool, arguments: dict[str, Any]) -> _Facts:
         command = arguments.get("command")
+        if tool.name == "bash" and _stops(arguments):
+            return _Facts(harmless=True)
         if tool.name == "bash" and isinstance(command, str):
             return self._facts_of_command(command, background=bool(arguments.get("background")))
         if not all(_is_possible(arguments.get(name, "")) for name in ("file_path", "path", "pattern", "include")):
@@ -280,7 +280,7 @@ class Permissions:
             workspace = self._workspace
             where = "" if workspace.cwd == workspace.root else f" in {one_line(workspace.show(workspace.cwd), 200)}"
             leaves = " outside the sandbox" if self._all_confined and arguments.get("unconfined") else ""
-            changed = f" with {_listed(facts.changed)} changed by earlier commands" if facts.changed else ""
+            changed = f" with {listed(facts.changed, 5)} changed by earlier commands" if facts.changed else ""
             text = f"Run this command{where}{leaves}{changed}?"
             from .prefixes import spoken  # as above
 
@@ -299,6 +299,11 @@ class Permissions:
         return (
             Ask(f"{text} (always: {always}, until the session ends)", detail, ALWAYS) if always else Ask(text, detail)
         )
+
+
+def _stops(arguments: dict[str, Any]) -> bool:
+    """Whether a call of bash only ends what this session started."""
+    return arguments.get("stop") is not None
 
 
 def _is_possible(path: object) -> bool:
@@ -330,10 +335,6 @@ def _prefixes(doubted: Sequence[Part], parts: Sequence[Part], place: Place) -> t
             return None
         found.append(one)
     return tuple(dict.fromkeys(found))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _detail(tool: Tool, arguments: dict[str, Any]) -> str:

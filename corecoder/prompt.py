@@ -17,6 +17,7 @@ from datetime import date
 from itertools import islice
 from pathlib import Path
 
+from .gitdir import git_directory
 from .text import one_line, plural, printable
 from .tool import Tool, Workspace
 
@@ -149,17 +150,9 @@ def _repository(root: Path) -> Path | None:
 
 
 def _branch(repository: Path) -> str:
-    """The branch that HEAD names, a short commit id if it is detached, "unknown" if it cannot be read.
-
-    gitrepository-layout(5): in a linked worktree or a submodule `.git` is a file `gitdir: <path>`.
-    """
-    git = repository / ".git"
-    if not git.is_dir():
-        pointer = re.match(r"gitdir: (.+)", _head_of(git, 4096))
-        if not pointer:
-            return "unknown"
-        git = repository / pointer[1].strip()
-    head = _head_of(git / "HEAD", 1024).strip()
+    """The branch that HEAD names, a short commit id if it is detached, "unknown" if it cannot be read."""
+    git = git_directory(repository)
+    head = _head_of(git / "HEAD", 1024).strip() if git else ""
     if named := re.fullmatch(r"ref: refs/heads/(\S+)", head):
         return one_line(named[1], 100)
     if re.fullmatch(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", head):

@@ -27,6 +27,7 @@ from typing import Any
 from . import landlock
 from .child import Start
 from .errors import ConfigError
+from .gitdir import common_directory, git_directory
 from .jobs import aside
 
 # Keys and other agents' files, below the home directory.
@@ -105,21 +106,17 @@ def _real(paths: Iterable[Path]) -> list[Path]:
 def _git_directories(root: Path) -> Iterator[Path]:
     """The git directory of the project, those of its submodules and, for a worktree, the one it shares
     (gitrepository-layout(5))."""
-    git = root / ".git"
-    if git.is_file():
-        named = re.match(r"gitdir: (.+)", git.read_text("utf-8", "replace"))
-        git = root / named[1].strip() if named else git
-    git = Path(os.path.realpath(git))
-    if not git.is_dir():
+    found = git_directory(root)
+    if found is None:
         return
+    git = Path(os.path.realpath(found))
     for place, directories, files in os.walk(git):
         if place == str(git) or {"HEAD", "config"}.issubset(files):
             yield Path(place)
         below = directories if place != str(git) else [name for name in directories if name == "modules"]
         directories[:] = [name for name in below if name not in ("objects", "refs", "logs", "hooks", "info")]
-    shared = git / "commondir"
-    if shared.is_file():
-        yield Path(os.path.realpath(git / shared.read_text("utf-8", "replace").strip()))
+    if (shared := common_directory(git)) != git:
+        yield Path(os.path.realpath(shared))
 
 
 # How programs say that they were denied something: strerror(3) of EACCES, EPERM and EROFS; without a network, curl(1)
@@ -228,14 +225,12 @@ def choose(policy: Policy, wanted: str = "auto") -> tuple[Sandbox | None, str]:
     for name, make in BACKENDS.items():
         if wanted not in ("auto", "required", name):
             continue
-        reason = _probe(make)
-        if not reason:
-            try:
+        try:
+            if not (reason := _probe(make)):
                 start, leaves_open = make(policy)
-            except OSError as error:
-                reason = str(error)
-            else:
                 return Sandbox(name, start, leaves_open, policy), ""
+        except OSError as error:
+            reason = str(error)
         reasons.append(f"{name}: {reason}")
     why = "; ".join(reasons)
     if wanted != "auto":
@@ -244,7 +239,7 @@ def choose(policy: Policy, wanted: str = "auto") -> tuple[Sandbox | None, str]:
 
 
 def _probe(make: Callable[[Policy], tuple[Start, str]]) -> str:
-    """Why a backend does not work here, "" if it does: one write must succeed, one must be denied."""
+    """Why a backend does not work here, "" if it does: one write must succeed, one must be denied. Raises OSError."""
     with tempfile.TemporaryDirectory(prefix="corecoder-probe-") as name:
         place = Path(os.path.realpath(name))
         inside, outside = place / "inside", place / "outside"
@@ -257,8 +252,8 @@ def _probe(make: Callable[[Policy], tuple[Start, str]]) -> str:
                 ["/bin/sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
             ) as process:
                 said = process.communicate(timeout=10)[1].decode("utf-8", "replace").strip()
-        except (OSError, subprocess.TimeoutExpired) as error:
-            return str(error) or type(error).__name__
+        except subprocess.TimeoutExpired as error:
+            return str(error)
         if (outside / "no").exists():
             return "it did not stop a write"
         return "" if (inside / "yes").exists() else said.splitlines()[-1][:200] if said else "nothing can be run in it"
@@ -279,10 +274,7 @@ def bubblewrap(policy: Policy) -> tuple[Start, str]:
     def start(args: list[str], **options: Any) -> subprocess.Popen[bytes]:
         return subprocess.Popen([program, *bubblewrap_arguments(policy), "--", *args], **options)
 
-    return (
-        start,
-        "unix sockets and, unless offline, the network",
-    )
+    return start, "unix sockets and, unless offline, the network"
 
 
 def bubblewrap_arguments(policy: Policy) -> list[str]:

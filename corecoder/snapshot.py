@@ -23,8 +23,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from .gitdir import common_directory, git_directory
 from .jobs import CancelToken
-from .text import printable
+from .text import listed, printable
 
 GIT = b".git"
 CACHE, IGNORED = "a cache", "ignored by git"  # reasons that hold for every directory of their kind
@@ -181,29 +182,23 @@ def ignored_directories(root: Path) -> frozenset[bytes] | None:
     )
 
 
-def git_directory(root: Path) -> Path | None:
-    """git's directory of the repository at `root`; None if `root` is not the top of one."""
-    git = root / ".git"
-    try:
-        if git.is_file():  # a linked worktree: gitrepository-layout(5)
-            git = root / os.fsdecode(git.read_bytes().strip().removeprefix(b"gitdir: "))
-        return git if (git / "HEAD").is_file() else None
-    except (OSError, ValueError):
-        return None
+def git_at(root: Path) -> Path | None:
+    """git's directory of the repository at `root`; None if `root` is not the top of one that git would take."""
+    git = git_directory(root)
+    return git if git and os.path.isfile(git / "HEAD") else None
 
 
 def repository(root: Path) -> tuple[str, str]:
     """What HEAD stands for in the repository at `root`, a branch and a commit, and a digest of all its refs: branches,
     tags, stashes. ("", "") without one."""
-    git = git_directory(root)
+    git = git_at(root)
     if git is None:
         return "", ""
     name = ""
     refs: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError):  # changed in this moment: then it is said to differ
         name = (git / "HEAD").read_text("utf-8", "replace").strip()
-        link = git / "commondir"
-        common = git / link.read_text().strip() if link.exists() else git
+        common = common_directory(git)
         packed = common / "packed-refs"
         lines = packed.read_text("utf-8", "replace").splitlines() if packed.exists() else []
         refs = {ref: commit for commit, _, ref in (line.partition(" ") for line in lines if line[:1] not in "#^")}
@@ -249,6 +244,5 @@ def told(unkept: Mapping[bytes, str]) -> list[str]:
         reasons.setdefault(reason, []).append(shown(path))
     parts = []
     for reason, names in reasons.items():
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        parts.append(reason if names == [shown(GIT)] else f"{', '.join(names[:3])}{more} ({reason})")
+        parts.append(reason if names == [shown(GIT)] else f"{listed(names, 3)} ({reason})")
     return parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Sequence
 
 # Byte order marks and what they stand for; those of UTF-32 come first because they begin like those of UTF-16.
 MARKS = (
@@ -55,6 +56,12 @@ def clip_middle(text: str, limit: int, note: str = "… {dropped:,} characters l
     tail = limit - head
     dropped = len(text) - head - tail
     return f"{text[:head]}\n{note.format(dropped=dropped)}\n{text[len(text) - tail :]}"
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first `most` of `names`, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def plural(count: int, noun: str) -> str:

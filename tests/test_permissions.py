@@ -236,6 +236,7 @@ def test_a_sandbox_that_was_demanded_holds_whatever_was_said_yes_to() -> None:
 def test_a_background_job_may_always_be_stopped() -> None:
     for mode in ("ask", "auto", "plan", "yolo"):
         assert judge(mode, BashTool(), stop=1) == Allow()
+    assert Permissions("yolo", Workspace.at(Path.cwd())).harmless(BashTool(), {"command": "", "stop": 1})
 
 
 def test_where_somebody_is_there_auto_asks_for_what_it_would_refuse(keys: Path) -> None:
