@@ -214,18 +214,18 @@ def _front_end(
     from .app import build_agent
 
     resume = "latest" if args.resume_last else args.resume
-    if one_shot:
+    begin = None
+    if one_shot:  # the model client loads while the session is opened, a sandbox looked for and the pipe read
         from . import print_mode
 
-        # The model client loads while the session is opened, a sandbox looked for and the pipe read.
-        agent = build_agent(config, directory=directory, resume=resume, begin=print_mode.warm_up)
-        agent.workspace.processes.sole = last
+        begin = print_mode.warm_up
+    agent = build_agent(config, directory=directory, interactive=not one_shot, resume=resume, begin=begin)
+    agent.workspace.processes.sole = last
+    if one_shot:
         stdin = None if args.no_stdin else sys.stdin
         return lambda: print_mode.one_shot(agent, args.prompt or "", stdin, out=out, err=err, signals=signals)
     from .repl import Repl, make_reader
 
-    agent = build_agent(config, directory=directory, interactive=True, resume=resume)
-    agent.workspace.processes.sole = last
     return Repl(agent, config, flags, out, signals, make_reader(agent, out)).loop
 
 

@@ -196,16 +196,17 @@ def remedy(words: str, param: str, body: Body, active: Collection[str], tried: C
 def bare(body: Body, active: Collection[str]) -> frozenset[str]:
     """What to try where a refusal is not understood: the quirks that leave out all that other providers' replies
     brought into the conversation; none if that would change nothing."""
-    quirks = frozenset(active)
-    for name in ("plain messages", "plain calls"):
-        quirks = adopted(quirks, name)
+    quirks = adopted(active, "plain messages", "plain calls")
     return quirks - frozenset(active) if shaped(body, quirks) != shaped(body, active) else frozenset()
 
 
-def adopted(active: Collection[str], name: str) -> frozenset[str]:
-    """The quirks once `name` is learnt: those it rules out are gone."""
-    gone = next((quirk.instead_of for quirk in QUIRKS if quirk.name == name), ())
-    return frozenset(active).difference(gone) | {name}
+def adopted(active: Collection[str], *names: str) -> frozenset[str]:
+    """The quirks once `names` are learnt, one after the other: those that each rules out are gone."""
+    quirks = frozenset(active)
+    for name in names:
+        gone = next((quirk.instead_of for quirk in QUIRKS if quirk.name == name), ())
+        quirks = quirks.difference(gone) | {name}
+    return quirks
 
 
 def described(name: str) -> str:

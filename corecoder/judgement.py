@@ -27,6 +27,7 @@ from .readonly import (
 )
 from .secretfiles import SecretFiles, TooMany
 from .shellparse import ANY, GLOB, Simple, Unclear, simple_commands
+from .tool import lies_in
 
 _NONE = frozenset[str]()
 _HIDDEN: dict[str, frozenset[str] | None] = {
@@ -157,17 +158,13 @@ def _secret(simple: Simple, place: Place, directories: Sequence[Path]) -> str:
     if name != "diff":  # which reads no directory that is not named
         tops = tops or list(map(str, directories))
     if not hidden:  # which the project's own secrets mostly are
-        tops = [top for top in tops if name == "rg" and not _lies_in(top, place.project)]
+        tops = [top for top in tops if name == "rg" and not lies_in(top, place.project)]
     below = (place.secrets.below(top, hidden=hidden, follow=follow, names=_only(arguments)) for top in tops)
     return next((_shown(secret, place) for secret in below if secret), "")
 
 
 def _is_given(arguments: Sequence[str], options: frozenset[str] | None) -> bool:
     return options is None or any(names_option(argument, options) for argument in arguments)
-
-
-def _lies_in(path: str, directory: Path) -> bool:
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
 
 
 def _shown(path: str, place: Place) -> str:

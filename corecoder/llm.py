@@ -229,10 +229,7 @@ class LLM:
     # -- what a refusal teaches
 
     def _quirks(self, request: _Request) -> frozenset[str]:
-        quirks = self._preset_quirks | self._lessons.quirks
-        for name in (*request.learnt, *request.bare):
-            quirks = dialects.adopted(quirks, name)
-        return quirks
+        return dialects.adopted(self._preset_quirks | self._lessons.quirks, *request.learnt, *request.bare)
 
     def _fix(self, error: ProviderError, body: dict[str, Any], request: _Request) -> str:
         """Changes the request so that this refusal will not come again; what was done, "" if nothing can be."""
@@ -290,12 +287,8 @@ class LLM:
     def _keep(self, request: _Request) -> None:
         """Keeps the lessons of a request that went through; which images are bad only for this process."""
         self._refused_images |= request.suspects
-        learnt = [*request.learnt, *request.bare]
-        if learnt:
-            quirks = self._lessons.quirks
-            for name in learnt:
-                quirks = dialects.adopted(quirks, name)
-            self._learn(quirks=quirks)
+        if learnt := [*request.learnt, *request.bare]:
+            self._learn(quirks=dialects.adopted(self._lessons.quirks, *learnt))
 
     def _learn(self, **lessons: Any) -> None:
         with self._lock:

@@ -75,11 +75,16 @@ class Workspace:
 
     def contains(self, path: Path) -> bool:
         """Whether the real location of `path` (or of where it would be created) is inside the project."""
-        return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.root))
+        return lies_in(path, self.root)
 
     def show(self, path: Path) -> str:
         """`path` for a person or a model: relative to the project where that is possible."""
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
+
+
+def lies_in(path: str | Path, directory: Path) -> bool:
+    """Whether the real location of `path`, which need not exist, is `directory` or inside it."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
 
 
 def _no_recall(record: int | str) -> str:

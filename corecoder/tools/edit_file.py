@@ -43,9 +43,8 @@ class EditFileTool(Tool):
     ) -> ToolResult:
         workspace = ctx.workspace
         path = locate(workspace, file_path)
-        opened, content, match = _planned(workspace, path, old_string, new_string, replace_all)
+        opened, content, match, text = _planned(workspace, path, old_string, new_string, replace_all)
         name = shown(workspace, path)
-        text = spliced(content.text, match.spans)
         content = recoded(content, name, text)
         data = content.encode(text)
         seen = workspace.seen.get(opened.real)
@@ -61,14 +60,15 @@ class EditFileTool(Tool):
     def preview(self, workspace: Workspace, arguments: dict[str, Any]) -> str:
         path = locate(workspace, arguments["file_path"])
         texts = arguments["old_string"], arguments["new_string"]
-        _, content, match = _planned(workspace, path, *texts, arguments.get("replace_all", False))
+        _, content, match, _ = _planned(workspace, path, *texts, arguments.get("replace_all", False))
         return unified(shown(workspace, path), content.text, match.spans, whole=True).text
 
 
 def _planned(
     workspace: Workspace, path: Path, old_string: str, new_string: str, replace_all: bool
-) -> tuple[Opened, Content, Match]:
-    """The file as it is, its text, and what of it is to be replaced. Raises ToolError if nothing can be."""
+) -> tuple[Opened, Content, Match, str]:
+    """The file as it is, its text, what of it is to be replaced, and the text that makes. Raises ToolError if nothing
+    can be."""
     if not old_string:
         raise ToolError("old_string is empty. Give the text to replace; write_file creates files.")
     opened = load(workspace, path)
@@ -79,9 +79,10 @@ def _planned(
     match = find(source, old, new, replace_all)
     if match is None:
         raise ToolError(_not_found(name, source, source.normal(old), source.normal(new)))
-    if spliced(content.text, match.spans) == content.text:
+    text = spliced(content.text, match.spans)
+    if text == content.text:
         raise ToolError(f"The edit would change nothing in {name}. {_why_nothing(old, new)}")
-    return opened, content, match
+    return opened, content, match, text
 
 
 def _known(lines: int, diff: Diff) -> int:
