@@ -38,7 +38,8 @@ _HOMES = {
     **dict.fromkeys(
         (
             "Event TurnStarted StepStarted TextDelta ReasoningDelta MessageCompleted ToolStarted ToolOutput "
-            "ToolFinished Question Retrying Compacted UsageUpdated TodoChanged Notice TurnFinished Usage"
+            "ToolFinished Question Retrying Compacted UsageUpdated TodoChanged Notice Steered ModeChanged "
+            "TurnFinished Usage"
         ).split(),
         "events",
     ),

@@ -27,6 +27,7 @@ from .events import (
     Notice,
     ReasoningDelta,
     Retrying,
+    Steered,
     StepStarted,
     StopReason,
     TextDelta,
@@ -350,6 +351,7 @@ class Agent:
                 self._append(_user_message(CUT_NOTE), kind="notice")
             for text in steering:
                 self._append(_user_message(text), kind="steer")
+            yield from map(Steered, steering)
             if cuts >= MAX_CUTS:
                 return turn.finish("max_tokens", "the model's reply was cut at its output limit three times in a row")
             if not (reply.tool_calls or steering or go_on):

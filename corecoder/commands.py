@@ -42,6 +42,16 @@ class Console(Protocol):
     def follow(self, events: Iterator[Event]) -> Iterator[Event]:
         """Passes events on while Ctrl+C cancels what makes them."""
 
+    def submit(self, prompt: str) -> None:
+        """Runs a turn, as if `prompt` had been typed, once the command has returned."""
+
+    def pick(self, title: str, rows: Sequence[str]) -> int | None:
+        """Lets the person choose one of `rows`, each one line; None if nothing was chosen."""
+
+    def reopen(self, resume: str | None) -> None:
+        """Goes on with another session, None for a new one; the agent is another one afterwards. Raises SessionError
+        or ConfigError with the old one still there."""
+
 
 class Leave(Exception):
     """Ends the REPL."""

@@ -105,11 +105,13 @@ class Driver:
         if self.token.cancelled:
             raise TurnCancelled
 
-    def ask(self, kind: str, text: str, detail: str, choices: tuple[str, ...]) -> Generator[Event, None, str]:
+    def ask(
+        self, kind: str, text: str, detail: str, choices: tuple[str, ...], why: str = ""
+    ) -> Generator[Event, None, str]:
         """Puts a question and waits for its answer; with nobody to answer the answer is NOBODY at once."""
         self._questions += 1
         question_id = f"{self._turn}.{self._questions}"
-        yield Question(question_id, kind, text, detail, choices)
+        yield Question(question_id, kind, text, detail, choices, why)
         if not self._interactive:
             return NOBODY
         while question_id not in self._answers:

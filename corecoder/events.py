@@ -11,7 +11,8 @@ Order within one turn, all from one generator:
         Question*                                 consent for the calls of this reply, one at a time, before any runs
         ToolStarted ToolOutput* ToolFinished      per call; neighbours that run together interleave, and every
                                                   ToolFinished comes in the order of the calls
-    Compacted, Notice, TodoChanged, Retrying      anywhere between the first and the last
+    Compacted, Notice, TodoChanged, Retrying,     anywhere between the first and the last
+    Steered, ModeChanged
     TurnFinished                                  exactly one, last, unless the generator is closed
 
 A refused call has ToolStarted and ToolFinished like any other, with `ok` false. Every event carries `agent`, empty
@@ -144,14 +145,16 @@ NOBODY = "no, nobody is there"
 
 @dataclass(frozen=True)
 class Question(Event):
-    """The turn waits for `agent.answer(question_id, answer)`. `kind` is "consent" or "ask"; `detail` holds the whole
-    command or diff; `choices` are the accepted answers, the first of them the safe default."""
+    """The turn waits for `agent.answer(question_id, answer)`. `kind` is "consent", "plan" or "ask"; `detail` holds the
+    whole command, diff or plan; `choices` are the accepted answers, the first of them the safe default; `why` says why
+    it is asked."""
 
     question_id: str
     kind: str
     text: str
     detail: str = ""
     choices: tuple[str, ...] = ("no", "yes")
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -200,6 +203,20 @@ class Notice(Event):
 
     text: str
     level: str = "info"
+
+
+@dataclass(frozen=True)
+class Steered(Event):
+    """Words given to `agent.steer` are in the log now; the next request holds them."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class ModeChanged(Event):
+    """From here on the mode is another one, because the person accepted a plan."""
+
+    mode: str
 
 
 @dataclass(frozen=True)

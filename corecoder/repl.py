@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from .agent import Agent
+from .app import build_agent
 from .commands import COMMANDS, Leave
 from .config import Config
 from .errors import CoreCoderError
@@ -69,6 +70,7 @@ class Repl:
         self._signals = signals
         self._reader = reader
         self._leaving: int | None = None
+        self._next = ""
 
     def loop(self) -> int:
         """Reads and runs until the person leaves or a signal ends it; gives the exit code."""
@@ -89,6 +91,29 @@ class Repl:
         if caught is not None and caught != 2:
             self._leaving = 128 + caught
 
+    def submit(self, prompt: str) -> None:
+        """Runs a turn with `prompt` next."""
+        self._next = prompt
+
+    def pick(self, title: str, rows: Sequence[str]) -> int | None:
+        """Shows numbered rows and reads a number."""
+        for number, row in enumerate(rows, 1):
+            self.screen.line(f"  {number:>3}  {row}")
+        try:
+            answer = self._reader.ask(f"{title} (a number, or nothing) ").strip()
+        except (EOFError, KeyboardInterrupt):
+            return None
+        return int(answer) - 1 if answer.isascii() and answer.isdecimal() and 0 < int(answer) <= len(rows) else None
+
+    def reopen(self, resume: str | None) -> None:
+        """Closes this session and opens another one."""
+        agent = build_agent(
+            self.config, directory=self.agent.workspace.root, interactive=True, resume=resume, llm=self.agent.llm
+        )
+        self.agent.workspace.end_processes(CLOSING)
+        self.agent.session.close()
+        self.agent = agent
+
     def _greet(self) -> None:
         agent, screen = self.agent, self.screen
         screen.line(f"CoreCoder, {agent.llm.model}, {agent.workspace.root}", "bold")
@@ -100,7 +125,7 @@ class Repl:
 
     def _once(self) -> None:
         """One line, and what it asks for."""
-        line = self._read()
+        line, self._next = self._next or self._read(), ""
         if line is None:
             self._leaving = 0
         elif line.strip():

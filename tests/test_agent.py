@@ -21,6 +21,7 @@ from corecoder.events import (
     MessageCompleted,
     Notice,
     Question,
+    Steered,
     StepStarted,
     TextDelta,
     ToolFinished,
@@ -379,10 +380,14 @@ def test_two_turns_at_once_are_refused() -> None:
 
 def test_steering_reaches_the_model_after_the_tool_round() -> None:
     agent = agent_with([[call("echo", text="x")], "done"], Echo())
+    steered = []
     for event in agent.run("go"):
         if isinstance(event, ToolStarted):
             agent.steer("use spaces")
+        if isinstance(event, Steered):
+            steered.append(event.text)
     check(agent)
+    assert steered == ["use spaces"]
     assert [message["role"] for message in agent.session.view] == ["user", "assistant", "tool", "user", "assistant"]
     assert agent.session.view[3]["content"] == "use spaces"
 
