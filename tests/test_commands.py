@@ -72,11 +72,26 @@ def test_a_typo_is_pointed_out_instead_of_sent_to_the_model(line: str, hint: str
 def test_every_command_has_a_name_of_its_own_and_its_docstring_as_help() -> None:
     names = [command.name for command in COMMANDS]
     assert sorted(names) == sorted(set(names))
-    assert {"help", "compact", "context", "tokens", "model", "sessions", "reset", "exit"} <= set(names)
+    wanted = "help model mode plan compact context tokens diff undo rewind sessions resume fork clear export init trust"
+    assert names == [*wanted.split(), "jobs", "tools", "config", "exit"]
     for command in COMMANDS:
         assert command.help
         assert command.help[0].isupper()
-        assert len(command.summary) <= 50
+        assert len(command.summary) <= 60
+        assert command.summary.endswith(".")
+        assert len(command.call) <= 30
+
+
+def test_other_names_of_a_command_lead_to_it() -> None:
+    for other, name in (("/quit", "exit"), ("/reset", "clear"), ("/new", "clear")):
+        found = COMMANDS.parse(other)
+        assert found is not None
+        assert found[0].name == name
+
+
+def test_commands_that_only_look_may_run_while_a_turn_is_under_way() -> None:
+    looking = {command.name for command in COMMANDS if command.anytime}
+    assert looking == {"help", "context", "tokens", "diff", "sessions", "jobs", "tools", "config"}
 
 
 class Typed:
@@ -103,8 +118,8 @@ def session(*lines: str, replies: Sequence[Any] = (), **settings: Any) -> tuple[
     with Signals() as signals:
         repl = Repl(agent, config, {}, Screen(stream, {}), signals, Typed(*lines))
         assert repl.loop() == 0
-    assert unpaired(agent.session.view) == []
-    return stream.getvalue(), agent
+    assert unpaired(repl.agent.session.view) == []
+    return stream.getvalue(), repl.agent
 
 
 def test_help_lists_every_command_and_explains_one() -> None:
@@ -129,11 +144,12 @@ def test_compact_says_what_it_gained_and_can_be_undone(project: Path) -> None:
 def test_undo_shows_what_it_would_do_and_does_it_when_told(project: Path) -> None:
     (project / "a.txt").write_text("one\n")
     replies = [[call("bash", command="echo two > a.txt; echo > b.txt")], "Done."]
-    text, agent = session("change it", "/undo", "/rewind", "/rewind 1 --now", "/undo", replies=replies, mode="yolo")
+    lines = ("change it", "/undo", "/rewind", "", "/rewind 1 --now", "/undo")
+    text, agent = session(*lines, replies=replies, mode="yolo")
     note = "  what was changed by hand while a command ran counts as the command's: look for your own\n"
     what = "1 turn from 1 on: change it\n"
     assert f"  restore   a.txt\n  remove    b.txt\n{note}This would take back {what}/undo --now does it.\n" in text
-    assert "    1  change it\n       changed 2 paths: a.txt, b.txt\n" in text
+    assert "    1  change it (changed 2 paths: a.txt, b.txt)\n" in text
     assert f"  restored  a.txt\n  removed   b.txt\n{note}Taken back: {what}" in text
     assert "there is no turn to undo" in text
     assert [path.name for path in project.iterdir()] == ["a.txt"]
@@ -152,7 +168,7 @@ def test_what_undo_leaves_alone_is_said_and_can_be_forced(project: Path) -> None
     text, _ = session(*lines, replies=replies, mode="yolo")
     assert "  leave     a.txt (somebody else changed it as well)" in text
     assert "--force also changes what somebody else changed" in text
-    assert "The options are --now, --force and --keep." in text
+    assert "The options are --now, --force, --keep, --files and --words." in text
     assert "Not taken back, as files were left: 1 turn from 1 on: go\n/undo --now tries again; --force also" in text
     assert "Give the number of a turn" in text
     assert "  restored  a.txt" in text
@@ -168,27 +184,30 @@ def test_compact_with_nothing_to_gain_says_so() -> None:
 
 def test_context_and_tokens_show_figures() -> None:
     text, _ = session("hi", "/context", "/tokens", replies=["hello"])
-    assert re.search(r"system prompt and tools +\d", text)
-    assert re.search(r"your prompts \(1\) +\d", text)
-    assert re.search(r"in all +\S+ +#* \d+%", text)
-    assert "summarises at 70%" in text
+    assert re.search(r"system prompt +\d", text)
+    assert re.search(r"your prompts +\d", text)
+    assert re.search(r"of 112k usable tokens, \d+%, in a window of 128k", text)
+    assert "at 70% old conversation summarised" in text
     assert re.search(r"sent +[\d,]+", text)
 
 
 def test_the_model_can_be_changed_and_a_wrong_one_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     text, agent = session("/model", "/model another", "/model", "/model deepseek/x")
-    assert "  scripted (" in text
+    assert "  * scripted" in text
+    assert "  * another" in text
     assert text.count("  another (openai") == 2
     assert "DEEPSEEK_API_KEY" in text
     assert agent.llm.model == "another"
 
 
-def test_sessions_are_listed_and_reset_starts_a_new_one() -> None:
-    text, agent = session("first words", "/reset", "/sessions", "second words", "/sessions", replies=["a", "b"])
-    listed = re.findall(r"^  (\d{8}-\S+).*?(first words|second words)$", text, re.MULTILINE)
-    assert listed[0][1] == "first words"
-    assert {title for _, title in listed} == {"first words", "second words"}
+def test_sessions_are_listed_and_clear_starts_a_new_one() -> None:
+    text, agent = session("first words", "/clear", "/sessions", "second words", "/sessions", replies=["a", "b"])
+    listed = re.findall(
+        r"^  (first|second) words\n    (\d{8}-\S+)  \S+ \d\d:\d\d, 2 messages, \d+ KB", text, re.MULTILINE
+    )
+    assert [words for words, _ in listed] == ["first", "second", "first"]
+    assert f"The old one is kept: /resume {listed[0][1]} goes on with it." in text
     assert [message["content"] for message in agent.session.view] == ["second words", "b"]
 
 

@@ -833,7 +833,6 @@ def test_the_list_shows_the_first_words_the_size_and_the_number_of_messages(home
     assert len(info.title) == 60
     assert (info.id, info.path, info.messages, info.model) == (session.id, session.path, 3, "m1")
     assert info.size == session.path.stat().st_size
-    assert "3 messages" in str(info)
     session.usage(Usage(1, 1))
     (info,) = Session.listing(home, project)
     assert info.model == "m2"
