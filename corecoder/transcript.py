@@ -1,8 +1,9 @@
 """A session as Markdown, for people: everything that was said, from the log and not from what the model still sees.
 
 Prompts are quoted, answers stand as they are, each tool call with its result is folded away. Nothing in a text can
-break out of its place: a fence is longer than any run of backticks in what it holds, a quotation marks every line, and
-a fence that an answer left open is closed. Results stand as the model first got them; one that was cut to fit says so.
+break out of its place: a fence is longer than any run of backticks in what it holds, a quotation marks every line, a
+fence that an answer left open is closed, and HTML outside of code is only shown. Results stand as the model first got
+them; one that was cut to fit says so.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from .session import Session
 from .text import one_line, plural, printable
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})([^\n]*)$", re.MULTILINE)
+_CODE = re.compile(r"(`+[^`]+`+)")
+_TAG = re.compile(r"(?<!\\)<(?=[A-Za-z/!?])")
 _SHORT = 120  # characters of an argument that stands on the line of its name
 
 
@@ -42,7 +45,7 @@ def markdown(session: Session, whole: Callable[[int], str]) -> Iterator[str]:
             yield title + _quoted(message, whole(record), "" if record in numbers else kind)
         elif role == "assistant":
             text = printable(text_of(message)).strip()
-            yield f"\n{closed(text)}\n" if text else ""
+            yield f"\n{contained(text)}\n" if text else ""
             pending = {
                 str(call.get("id") or at): call.get("function") or {} for at, call in enumerate(calls_of(message))
             }
@@ -57,22 +60,31 @@ def fenced(text: str, language: str = "") -> str:
     return f"{fence}{language}\n{text}\n{fence}"
 
 
-def closed(text: str) -> str:
-    """`text` with the code block closed that it may have left open."""
+def contained(text: str) -> str:
+    """An answer whose HTML outside of code is only shown, with the code block closed that it may have left open."""
     opened = ""
-    for found in _FENCE.finditer(text):
-        run, rest = found[1], found[2]
-        if not opened:
-            opened = "" if run[0] == "`" and "`" in rest else run  # CommonMark: no backtick in such an info string
-        elif run[0] == opened[0] and len(run) >= len(opened) and not rest.strip():
-            opened = ""
-    return f"{text}\n{opened}" if opened else text
+    lines = []
+    for line in text.split("\n"):
+        found = _FENCE.match(line)
+        if found and opened:
+            ends = found[1][0] == opened[0] and len(found[1]) >= len(opened) and not found[2].strip()
+            opened = "" if ends else opened
+        elif found and not (found[1][0] == "`" and "`" in found[2]):  # CommonMark: no backtick in such an info string
+            opened = found[1]
+        elif not opened:
+            pieces = _CODE.split(line)
+            pieces[::2] = [_TAG.sub(r"\\<", piece) for piece in pieces[::2]]
+            line = "".join(pieces)
+        lines.append(line)
+    return "\n".join([*lines, opened] if opened else lines)
 
 
 def _quoted(message: Message, text: str, kind: str) -> str:
-    lines = printable(text).strip("\n").split("\n")
+    """Somebody's words, as a quotation; as a code block where markup in them could do more than look odd."""
+    text = printable(text).strip("\n")
+    lines = (fenced(text, "text") if _FENCE.search(text) or _TAG.search(text) else text).split("\n")
     if pictures := len(pictures_of(message)):
-        lines.append(f"[{plural(pictures, 'picture')}]")
+        lines += ["", f"[{plural(pictures, 'picture')}]"]
     who = {"steer": "> **thrown in:**\n>\n", "notice": "> **CoreCoder to the model:**\n>\n"}.get(kind, "")
     return "\n" + who + "\n".join(f"> {line}".rstrip() for line in lines) + "\n"
 

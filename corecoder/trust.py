@@ -9,6 +9,7 @@ and two processes that write in the same moment may lose one answer, which is th
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -56,7 +57,8 @@ def set_trust(home: Path, project: Path, trusted: bool) -> None:
         write_private(new, json.dumps({"projects": sorted(wanted)}, indent=1).encode())
         os.replace(new, path)
     except OSError as error:
-        new.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            new.unlink()
         raise ConfigError(f"{path} cannot be written ({words(error)}), so nothing has changed.") from None
 
 

@@ -76,7 +76,8 @@ def _draw(screen: Screen, found: Census, marks: Sequence[float]) -> None:
         sign, style = ("|", "bold") if kind == "|" else ("#", kind) if kind else ("·", "dim")
         screen.write(sign * length, style)
     screen.fresh_line()
-    below, words = "", []
+    below = ""
+    words: list[str] = []
     for place, mark, what in zip(places, marks, _MARKS, strict=True):
         label = f"{mark:.0%}"
         below = below.ljust(place + 3 - len(label)) + label
