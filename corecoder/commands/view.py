@@ -184,8 +184,10 @@ def config(console: Console, argument: str) -> None:
         return screen.line(f"There is no setting {argument}.", "yellow")
     rows = []
     for item in chosen:
-        source = settings.sources.get(item.name, "default")
-        rows.append((item.name, f"{_value(settings, item.name)}  ({source})"))
+        value, source = _value(settings, item.name), settings.sources.get(item.name, "default")
+        if item.name == "mode" and console.agent.mode != value:
+            value, source = console.agent.mode, f"by /mode; at the start {value}, {source}"
+        rows.append((item.name, f"{value}  ({source})"))
     two_columns(screen, rows)
     if argument:
         meta = chosen[0].metadata
