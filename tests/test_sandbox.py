@@ -54,9 +54,9 @@ def test_work_in_the_project_goes_on_as_ever(name: str, tmp_path: Path) -> None:
             "cat /dev/null > /dev/null; head -c 3 /dev/urandom > r; echo done > /dev/stdout",
             "cat <(echo b) | sort",
         ):
-            with sandbox.guard() as put_back:
+            with sandbox.git.guard() as guarded:
                 assert run(sandbox, command, field.project)[0] == 0, command
-            assert put_back == []
+            assert guarded.put_back == []
     except ConfigError as error:
         pytest.skip(str(error))
     finally:
@@ -93,19 +93,19 @@ def test_what_makes_git_run_programs_is_put_back_as_it_was(name: str, tmp_path: 
         "echo >> .git/hooks/old; chmod -x .git/hooks/old; rm .git/hooks/link; echo > .git/hooks/new",
     ):
         for each in (sandbox, unwatched):
-            with each.guard():
+            with each.git.guard():
                 run(each, command, tmp_path)
             assert (git / "config").read_text() == "[core]\n"
             assert sorted(os.listdir(git / "hooks")) == ["link", "old"]
             assert (git / "hooks" / "old").read_text() == "#!/bin/sh\n"
             assert os.access(git / "hooks" / "old", os.X_OK)
             assert os.readlink(git / "hooks" / "link") == "old"
-    with unwatched.guard() as put_back:
+    with unwatched.git.guard() as guarded:
         run(unwatched, "mv .git g && echo x > g/hooks/old", tmp_path)
-    assert put_back == []
-    with unwatched.guard() as put_back:
+    assert guarded.put_back == []
+    with unwatched.git.guard() as guarded:
         run(unwatched, "mv g .git", tmp_path)
-    assert put_back == [str(git / "hooks" / "old")]
+    assert guarded.put_back == [str(git / "hooks" / "old")]
 
 
 def test_a_policy_names_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
