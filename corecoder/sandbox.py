@@ -261,6 +261,7 @@ def landlocked(policy: Policy) -> tuple[Start, str]:
             )
             return subprocess.Popen(args, **options)
 
+        landlock.hide_this_process()
         return aside(confined)
 
     return start, (
