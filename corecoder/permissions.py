@@ -15,13 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .config import corecoder_home
-from .errors import ConfigError, ToolError
+from .errors import ToolError
 from .events import NOBODY
 from .gitdir import is_of_git
-from .prompt import AGENTS
-from .secretfiles import SecretFiles, TooMany
-from .sessiondir import project_directory
+from .secretfiles import secret_files
 from .text import listed, one_line
 from .tool import Tool, Workspace, lies_in
 
@@ -131,7 +128,7 @@ class Permissions:
         self.confined, self._all_confined, self._boundary = confined, all_confined, boundary
         self.attended = False
         self._workspace = workspace
-        self._secrets = _secret_files(workspace)
+        self._secrets = secret_files(workspace)
         self._prefixes: set[Prefix] = set()
         self._edits = False
 
@@ -252,13 +249,7 @@ class Permissions:
             path = self._workspace.resolve(os.path.join(place, os.path.expanduser(name)) or ".")
             if self._secrets.named(str(path)) or (real and self._secrets.named(str(real))):
                 return self._workspace.show(path)
-        top = self._workspace.resolve(place or ".")
-        if tool.name != "grep" or self._workspace.contains(top):
-            return ""
-        try:
-            return self._secrets.below(str(top), hidden=False)
-        except TooMany:
-            return f"any of the many files below {top}"
+        return ""  # and what a search merely comes to, it leaves out by itself
 
     def _is_inside(self, place: Path) -> bool:
         """Whether an edit of the file at the real path `place` stays in the project, and away from what git runs."""
@@ -317,15 +308,6 @@ def _is_possible(path: object) -> bool:
         return b"\0" not in os.fsencode(str(path))
     except UnicodeEncodeError:
         return False
-
-
-def _secret_files(workspace: Workspace) -> SecretFiles:
-    """CoreCoder's own files count as secret, but for what the model is told to read: logs and AGENTS.md."""
-    try:
-        home = corecoder_home()
-    except ConfigError:
-        return SecretFiles()
-    return SecretFiles(str(home), (str(project_directory(home, workspace.root)), str(home / AGENTS)))
 
 
 def _prefixes(doubted: Sequence[Part], parts: Sequence[Part], place: Place) -> tuple[Prefix, ...] | None:

@@ -611,11 +611,10 @@ def test_a_question_names_what_earlier_commands_changed_and_always_does_not_cove
     assert permissions.judge(BashTool(), arguments) == Allow()
 
 
-def test_a_search_outside_the_project_is_asked_for_where_it_would_come_to_a_secret(project: Path) -> None:
-    (project.parent / "elsewhere").mkdir()
-    assert judge("plan", GrepTool(), pattern="x", path="../elsewhere") == Allow()
-    (project.parent / "elsewhere" / "server.key").touch()
-    assert isinstance(judge("plan", GrepTool(), pattern="x", path="../elsewhere"), Ask)
+def test_a_search_of_a_directory_is_free_for_it_leaves_secrets_out_and_one_that_names_a_secret_asks() -> None:
+    assert judge("plan", GrepTool(), pattern="x", path="..") == Allow()
+    assert isinstance(judge("plan", GrepTool(), pattern="x", path="server.key"), Ask)
+    assert isinstance(judge("plan", GrepTool(), pattern="x", include="*.pem"), Ask)
 
 
 def test_the_announcement_of_ask_says_that_what_is_allowed_runs_unconfined() -> None:
