@@ -85,6 +85,10 @@ _AUTO_SECRET = (
     ".env.example may be read), or say what you need from it. The user can allow it with --yes."
 )
 
+_AUTO_LOSS = (
+    "Not run: {why}, and nobody is there to allow it. Leave git's own directory as it is. The user can allow it with "
+    "--yes."
+)
 _NOBODY = (
     "Not run: somebody would have to say yes to it, and nobody is there. Go on without it, or say what you need. The "
     "user can allow it with --yes."
@@ -95,7 +99,8 @@ _NOBODY = (
 class _Facts:
     """What matters about a call: `harmless` where it only reads, or `why` not; the `secret` that it would read; whether
     it is an edit `inside` the project (None: no edit); the `prefixes` that "always" would allow (None: it cannot); the
-    variables `changed` by earlier commands that can make it run something else; the real `place` of a file."""
+    variables `changed` by earlier commands that can make it run something else; the real `place` of a file; whether
+    git's own files would be `lost`."""
 
     harmless: bool = False
     why: str = ""
@@ -104,6 +109,7 @@ class _Facts:
     prefixes: tuple[Prefix, ...] | None = None
     changed: tuple[str, ...] = ()
     place: Path | None = None
+    lost: bool = False
 
 
 class Permissions:
@@ -161,10 +167,10 @@ class Permissions:
             return self._question(tool, arguments, facts) if facts.secret else Allow(place=facts.place)
         if self.mode == "plan":
             return Refuse(_PLAN.format(why=facts.why))
-        if self._allowed(facts):
+        if self._allowed(facts) and not facts.lost:
             return replace(self._allowed_as_it_is(arguments), place=facts.place)
         if self.mode == "auto" and not facts.secret:
-            if facts.inside or (self.confined and tool.name == "bash" and not leaves):
+            if facts.inside or (self.confined and tool.name == "bash" and not leaves and not facts.lost):
                 return Allow(place=facts.place)
             if not self.attended:
                 return self._refusal(arguments, facts)
@@ -214,11 +220,13 @@ class Permissions:
 
     def _facts_of_command(self, command: str, *, background: bool) -> _Facts:
         # With its tables 15 ms, only once a command is judged.
+        from .gitloss import WHY, loses_git
         from .judgement import Place, judge
         from .readonly import steering
         from .shellparse import Unclear
 
         workspace = self._workspace
+        lost = loses_git(command, workspace.cwd, workspace.root)
         merged = {**os.environ, **workspace.env}
         env = {name: value for name, value in merged.items() if value is not None}
         place = Place(workspace.cwd, workspace.root, env, self._secrets, os.environ)
@@ -226,12 +234,16 @@ class Permissions:
         try:
             parts = judge(command, place)
         except Unclear as unclear:
-            return _Facts(why=str(unclear), changed=changed)
+            return _Facts(why=WHY if lost else str(unclear), changed=changed, lost=lost)
         secret = next((part.secret for part in parts if part.secret), "")
+        lost = lost and any(part.doubt for part in parts)
         if background:
-            return _Facts(why="it would go on in the background", secret=secret, changed=changed)
+            why = WHY if lost else "it would go on in the background"
+            return _Facts(why=why, secret=secret, changed=changed, lost=lost)
         doubted = [part for part in parts if part.doubt and not part.secret]
         why = doubted[0].doubt if doubted else ""
+        if lost:
+            return _Facts(why=WHY, secret=secret, changed=changed, lost=True)
         prefixes = None if changed else _prefixes(doubted, parts, place)
         return _Facts(harmless=not doubted, why=why, secret=secret, prefixes=prefixes, changed=changed)
 
@@ -265,6 +277,8 @@ class Permissions:
         return bool(facts.prefixes) and self._prefixes.issuperset(facts.prefixes or ())
 
     def _refusal(self, arguments: dict[str, Any], facts: _Facts) -> Refuse:
+        if facts.lost:
+            return Refuse(_AUTO_LOSS.format(why=facts.why))
         if facts.inside is None:
             return Refuse(_AUTO_COMMAND.format(why=facts.why))
         return Refuse(_AUTO_OUTSIDE.format(path=arguments.get("file_path"), root=self._workspace.root))
@@ -290,6 +304,8 @@ class Permissions:
                 detail = f"{error}\n{detail}"
         if facts.secret:
             text = f"{text} It would show the model {facts.secret}, which may hold secrets."
+        elif facts.lost:
+            text = f"{text} Git's own files would be removed or moved, which undo does not bring back."
         elif facts.inside is False:
             text = f"{text} It is outside the project or part of what git runs."
         elif always:

@@ -17,7 +17,8 @@ LAYERS: dict[int, str] = {
     4: "app",
     3: "agent dispatch driver",
     2: "context ledger outcome memory meter tiers intake summary tools prompt "
-    "permissions prefixes judgement readonly shellparse secretfiles checkpoints checkpointstore snapshot rewind",
+    "permissions prefixes judgement readonly shellparse secretfiles gitloss "
+    "checkpoints checkpointstore snapshot rewind",
     1: "llm stream reader retries providers refusals dialects shapes wire models scripted errorbody sse toolcalls "
     "session sessiondir journal tool config "
     "sources forms shell child processes capture sandbox landlock gitdir gitwatch folder",
@@ -32,6 +33,7 @@ WORTH_A_LATE_IMPORT = {"openai", "httpx2", "rich", "prompt_toolkit", "tiktoken",
 WORTH_A_LATE_IMPORT |= {"ctypes", "tomllib", "tomli", "difflib", "tree_sitter", "tree_sitter_bash"}
 OURS_WORTH_A_LATE_IMPORT = {
     "judgement",
+    "gitloss",
     "prefixes",
     "readonly",
     "shellparse",
