@@ -12,6 +12,7 @@ from server import StrictServer, call
 
 from corecoder.agent import Agent
 from corecoder.checkpoints import Checkpoints
+from corecoder.context import ContextManager
 from corecoder.events import Compacted, Event, Notice, ToolFinished, ToolOutput, ToolStarted, TurnFinished
 from corecoder.ledger import Ledger
 from corecoder.llm import LLM
@@ -226,3 +227,16 @@ def test_the_facts_do_not_take_it_for_words_of_the_user() -> None:
 
 def test_no_turn_is_finished_by_it() -> None:
     assert not [event for event in typed(agent_with([]), "true") if isinstance(event, TurnFinished)]
+
+
+def test_many_long_ones_before_a_prompt_still_fit_the_window(project: Path) -> None:
+    with StrictServer(forever="fine", window=16_000) as server:
+        llm = LLM("scripted", "key", server.base_url)
+        agent = Agent(llm, workspace=Workspace.at(project), context=ContextManager(16_000))
+        for number in range(8):
+            typed(agent, f"seq {number} 20000")
+        assert agent.chat("what do you see?") == "fine"
+        assert unpaired(agent.session.view) == []
+        assert "seq 7 20000" in json.dumps(server.requests[-1]["messages"])
+        assert "what do you see?" in server.prompts()[-1]
+        agent.close()
