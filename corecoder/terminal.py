@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
-from typing import IO
+from typing import Protocol
 
 from .text import printable
 
@@ -27,13 +27,24 @@ _ASCII = str.maketrans({"●": "*", "↳": ">", "…": "...", "✓": "x", "→":
 STUCK = 1.0  # seconds after a first signal from which a second one no longer waits for the turn to end
 
 
+class Stream(Protocol):
+    """What a Screen writes to: a text file, or the place above a live input line."""
+
+    @property
+    def closed(self) -> bool: ...
+    def isatty(self) -> bool: ...
+    def write(self, text: str, /) -> int: ...
+    def flush(self) -> None: ...
+    def fileno(self) -> int: ...
+
+
 class Screen:
     """One output stream. `failed` is the OSError that ended it, None while it can be written to.
 
     `None` for the stream (a closed descriptor at start) makes a Screen that has failed already.
     """
 
-    def __init__(self, stream: IO[str] | None, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(self, stream: Stream | None, environ: Mapping[str, str] | None = None) -> None:
         environ = os.environ if environ is None else environ
         self._stream = stream
         self.failed: OSError | None = None if stream is not None else OSError("it is closed")
@@ -44,7 +55,7 @@ class Screen:
         capable = os.name != "nt" or "WT_SESSION" in environ
         self.colour = self.terminal and capable and not plain
         encoding = (getattr(stream, "encoding", None) or "utf-8").lower()
-        self._ascii = not encoding.startswith("utf")
+        self.ascii = not encoding.startswith("utf")
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
@@ -59,7 +70,7 @@ class Screen:
         if not text:
             return
         self._fresh = text.endswith("\n")
-        if self._ascii:
+        if self.ascii:
             text = text.translate(_ASCII)
         if style and self.colour:
             codes = ";".join(_SGR[name] for name in style.split())
@@ -100,7 +111,7 @@ class Screen:
             self.failed = OSError("it is closed")
 
 
-def _abandon(stream: IO[str]) -> None:
+def _abandon(stream: Stream) -> None:
     """Points a dead stream at the null device, or Python complains once more about what is left in its buffer."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)
