@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.buffer import Buffer
@@ -45,6 +45,9 @@ from .keys import bindings
 from .terminal import Screen, Signals
 from .text import printable
 from .ui import PROMPT, Turn
+
+if TYPE_CHECKING:
+    from .render import Live
 
 try:
     import termios
@@ -183,6 +186,7 @@ class Editor:
     """
 
     def __init__(self, signals: Signals) -> None:
+        self.live: Live | None = self
         self.above = Above(self._wake, getattr(sys.stdout, "encoding", None) or "utf-8")
         self.screen = Screen(self.above)
         self.status: Callable[[int], StyleAndTextTuples] = lambda _width: []

@@ -46,7 +46,7 @@ class Repl:
         self.config = config
         self.flags = flags
         self.screen = screen
-        self.renderer = Renderer(screen, streaming=True, root=agent.workspace.root)
+        self.renderer = Renderer(screen, streaming=True, root=agent.workspace.root, live=ui.live)
         self.status = Status(ascii=screen.ascii)
         self._signals = signals
         self._ui = ui
@@ -73,7 +73,6 @@ class Repl:
             return self._leaving if self._signals.exit_code is None else self._signals.exit_code
         finally:
             with self._signals.holding():
-                self._ui.show("")
                 self.agent.close(CLOSING)
 
     # -- what commands may use

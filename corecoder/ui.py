@@ -12,9 +12,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .terminal import Screen, Signals
+
+if TYPE_CHECKING:
+    from .render import Live
 
 try:
     import termios
@@ -37,7 +40,9 @@ class Turn:
 
 
 class Ui(Protocol):
-    """Where lines and answers come from. Everything but `show` and `give_back` may wait for the person."""
+    """Where lines and answers come from. `live` is the place below what is printed, if there is one."""
+
+    live: Live | None
 
     def read(self) -> str:
         """The next line. Raises EOFError once the person leaves."""
@@ -55,9 +60,6 @@ class Ui(Protocol):
     def pick(self, title: str, rows: Sequence[str]) -> int | None:
         """The number of the row that was chosen, from 0; None if none was."""
 
-    def show(self, text: str) -> None:
-        """What stands below everything printed until it is replaced."""
-
     def give_back(self, text: str) -> None:
         """Puts words into the line that is entered next."""
 
@@ -67,6 +69,8 @@ class Ui(Protocol):
 
 class Plain:
     """Reads plain lines from standard input on the thread that calls."""
+
+    live: Live | None = None
 
     def __init__(self, screen: Screen, signals: Signals) -> None:
         self._screen = screen
@@ -128,9 +132,6 @@ class Plain:
             if answer.isascii() and answer.isdecimal() and 0 < int(answer) <= len(rows):
                 return int(answer) - 1
         return None
-
-    def show(self, text: str) -> None:
-        """There is no place below."""
 
     def give_back(self, text: str) -> None:
         """Shows the words, which must be typed again."""
