@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from .context import ContextManager
-from .dispatch import Dispatcher, any_refused
+from .dispatch import Dispatcher, any_refused, final_answer
 from .driver import Answer, CancelRequest, Driver, Steer, TurnCancelled
 from .errors import ContextOverflow, CoreCoderError, ProviderError, SessionError
 from .events import (
@@ -25,6 +25,7 @@ from .events import (
     Compacting,
     Event,
     MessageCompleted,
+    ModeChanged,
     Notice,
     ReasoningDelta,
     Retrying,
@@ -44,6 +45,7 @@ from .messages import Message, Repairer, Reply
 from .meter import LEAST_USABLE
 from .models import ModelInfo
 from .permissions import Permissions
+from .plan import PLAN_BEGINS, PLAN_ENDS
 from .prompt import system_prompt
 from .sandbox import Sandbox
 from .session import Session
@@ -146,15 +148,27 @@ class Agent:
         """Everything that this session has used, summaries and earlier runs included."""
         return self.session.total_usage
 
+    @property
+    def mode(self) -> str:
+        """What may happen without a question: ask, auto, plan (nothing is changed) or yolo."""
+        return self.permissions.mode
+
     # -- what others may call, from any thread
 
-    def answer(self, question_id: str, answer: str) -> None:
-        """Answers a Question event."""
-        self._jobs.inbox.put(Answer(question_id, answer))
+    def set_mode(self, mode: str) -> None:
+        """Goes on in another mode, from the next call that is judged on; the model is told of plan mode before its next
+        request. A resumed session has the mode it is started with: consent is given by a person, not by a file.
+        Raises ValueError."""
+        self.permissions.mode = mode
+
+    def answer(self, question_id: str, answer: str, command: str | None = None) -> None:
+        """Answers a Question event; with the answer "edit" `command` runs instead of the one that was asked for."""
+        self._jobs.inbox.put(Answer(question_id, answer, command))
 
     def steer(self, text: str) -> None:
-        """Words for the model, given to it after the current tool round."""
-        self._jobs.inbox.put(Steer(text))
+        """Words for the model, given to it after the current tool round. Those of a turn that has ended by then are in
+        neither a Steered event nor `unsent` of its TurnFinished: they are dropped."""
+        self._jobs.inbox.put(Steer(text, self._turn))
 
     def cancel(self) -> None:
         """Ends the running turn; nothing happens if there is none. May be called from a signal handler."""
@@ -318,6 +332,7 @@ class Agent:
             self.session.keep_in_memory()
             record = self._append(bounded, **about)
         turn.begun = True
+        self._tell_mode()
         self._turn_record = (self.session.id, record)
         yield TurnStarted(prompt)
         if notice:
@@ -341,8 +356,7 @@ class Agent:
             if reply.unknown_ending:
                 yield Notice(f"the provider ended this reply with {reply.unknown_ending!r}: it may be incomplete")
             if reply.tool_calls:
-                turn.text = ""  # words beside calls are no answer
-                turn.refused = yield from self._tool_round(driver, dispatcher, reply)
+                yield from self._tool_round(driver, dispatcher, reply, turn)
             else:
                 turn.text = turn.text + reply.content if cuts else reply.content
             cuts = cuts + 1 if reply.cut else 0
@@ -355,20 +369,28 @@ class Agent:
             yield from map(Steered, steering)
             if cuts >= MAX_CUTS:
                 return turn.finish("max_tokens", "the model's reply was cut at its output limit three times in a row")
-            if not (reply.tool_calls or steering or go_on):
+            if not ((reply.tool_calls and not turn.text) or steering or go_on):
                 return turn.finish("refused" if reply.finish_reason == "content_filter" else "end_turn")
+            self._tell_mode()
         return turn.finish("max_steps", f"stopped after {plural(turn.steps, 'step')}, the limit set by --max-steps")
 
-    def _tool_round(self, driver: Driver, dispatcher: Dispatcher, reply: Reply) -> Generator[Event, None, bool]:
-        """Runs the calls of `reply` and logs one result for each, whatever happens; True if one was refused."""
+    def _tool_round(
+        self, driver: Driver, dispatcher: Dispatcher, reply: Reply, turn: _Turn
+    ) -> Generator[Event, None, None]:
+        """Runs the calls of `reply` and logs one result for each, whatever happens. Afterwards `turn` has a text only
+        if a call gave the answer: words beside calls are none."""
         done = dispatcher.prepare(reply)
+        turn.text = ""
         try:
             yield from dispatcher.run(driver, done)
         finally:
+            mode = self.permissions.end_round()
             for message in self.context.intake(dispatcher.messages(done)):
                 self._append(message, kind="notice" if message["role"] == "user" else "")
+        turn.refused, turn.text = any_refused(done), final_answer(done)
+        if mode:
+            yield ModeChanged(mode)
         yield from self._compress(driver)
-        return any_refused(done)
 
     def _ask(self, driver: Driver) -> Generator[Event, None, Reply]:
         """One reply of the model; makes the view smaller and asks again when the provider says it is too long."""
@@ -467,6 +489,14 @@ class Agent:
         record = self.session.append(message, **meta, **about, **self.context.meta(message))
         self.context.observe(message, record)
         return record
+
+    def _tell_mode(self) -> None:
+        """Logs once that plan mode has begun or ended, as the system prompt is frozen; also what ended between two runs
+        of the program, or is no longer so because a turn was taken back."""
+        planning = self.mode == "plan"
+        if planning != bool(self.session.newest("plan_mode")):
+            told = PLAN_BEGINS if planning else PLAN_ENDS
+            self._append(_user_message(told), kind="notice", plan_mode=planning)
 
     def _settle(self, driver: Driver, turn: _Turn) -> None:
         """Keeps what was said. A turn without an answer ends in an assistant message all the same, because some

@@ -26,6 +26,7 @@ from .render import Renderer, money, tokens
 from .session import Session
 from .terminal import Screen
 from .text import one_line, plural
+from .ui import KEYS
 
 _NAME = re.compile(r"/([a-z][a-z-]*)(?:\s+|$)")
 
@@ -72,6 +73,7 @@ class Command:
     usage: str
     help: str
     run: Run
+    anytime: bool = False
 
     @property
     def summary(self) -> str:
@@ -79,11 +81,11 @@ class Command:
         return self.help.partition("\n\n")[0].replace("\n", " ")
 
 
-def command(name: str, usage: str = "") -> Callable[[Run], Command]:
-    """Makes a Command of a function; its docstring becomes the help."""
+def command(name: str, usage: str = "", *, anytime: bool = False) -> Callable[[Run], Command]:
+    """Makes a Command of a function; its docstring becomes the help. `anytime`: also while a turn is under way."""
 
     def decorate(run: Run) -> Command:
-        return Command(name, usage, inspect.getdoc(run) or "", run)
+        return Command(name, usage, inspect.getdoc(run) or "", run, anytime)
 
     return decorate
 
@@ -112,7 +114,7 @@ class Commands:
         raise UnknownCommand(f"There is no command /{name}. {hint}")
 
 
-@command("help", "[command]")
+@command("help", "[command]", anytime=True)
 def help_(console: Console, argument: str) -> None:
     """Lists the commands, or explains one."""
     if argument:
@@ -128,12 +130,6 @@ def help_(console: Console, argument: str) -> None:
     console.screen.line()
     console.screen.line(KEYS, "dim")
     return None
-
-
-KEYS = """\
-Enter sends; Alt+Enter or Ctrl+J starts a new line; a paste stays one prompt.
-Ctrl+R searches what you typed before. Ctrl+C stops what is running, clears the
-line, and twice on an empty line leaves. Ctrl+D leaves."""
 
 
 @command("compact", "[focus] | --undo")
@@ -217,7 +213,7 @@ def _rewind(console: Console, turn: int | None, option: str) -> None:
     return screen.line(f"{name} --now does it{more}.", "dim")
 
 
-@command("context")
+@command("context", anytime=True)
 def context(console: Console, _argument: str) -> None:
     """Shows what fills the context window."""
     agent, screen = console.agent, console.screen
@@ -251,7 +247,7 @@ def _bar(count: int, of: int, width: int = 20) -> str:
     return "#" * min(width, round(width * count / max(1, of)))
 
 
-@command("tokens")
+@command("tokens", anytime=True)
 def tokens_(console: Console, _argument: str) -> None:
     """Shows the tokens used and their cost."""
     usage, screen = console.agent.usage, console.screen
