@@ -13,7 +13,8 @@ import corecoder
 PACKAGE = Path(corecoder.__file__).parent
 
 LAYERS: dict[int, str] = {
-    5: "__main__ cli repl render commands print_mode demo terminal firstrun markdown layout highlight diffview",
+    5: "__main__ cli repl render commands print_mode demo terminal firstrun "
+    "markdown inline layout highlight diffview folds speech running words editor keys asked ui status",
     4: "app",
     3: "agent dispatch driver",
     2: "context ledger outcome memory meter tiers intake summary tools prompt plan "
