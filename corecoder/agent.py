@@ -55,7 +55,7 @@ from .tools import ALL_TOOLS
 
 if TYPE_CHECKING:
     from .checkpoints import Checkpoints
-    from .rewind import Rewind, Rewinder, Turn
+    from .rewind import Part, Rewind, Rewinder, Turn
 
 INTERRUPTED = "[interrupted by the user]"
 BROKEN = "[interrupted: the reply did not arrive whole]"
@@ -67,7 +67,7 @@ MAX_CUTS = 3  # replies in a row that were cut at the output limit
 MAX_OVERFLOWS = 3  # times that one request is made smaller and sent again
 OVERFLOWS = (
     "The conversation was made smaller three times and is kept. Use a model with a larger window, give a local server "
-    "a larger one, or set CORECODER_MAX_CONTEXT to the one it has; /reset starts with an empty conversation."
+    "a larger one, or set CORECODER_MAX_CONTEXT to the one it has; /clear starts with an empty conversation."
 )
 
 
@@ -231,14 +231,17 @@ class Agent:
         """What `rewind` would do; changes nothing. Raises CoreCoderError."""
         return self._rewinder().preview(turn)
 
-    def rewind(self, turn: int | None = None, *, force: bool = False, keep: bool = False) -> Rewind:
-        """Files and conversation as they were before the turn of this number, the last one if none is given.
+    def rewind(
+        self, turn: int | None = None, *, force: bool = False, keep: bool = False, part: Part = "both"
+    ) -> Rewind:
+        """Files and conversation (or `part` of it: "files", "words") as they were before the turn of this number, the
+        last one if none is given.
 
         Files that somebody else changed as well stay as they are, unless `force` is set. As long as such a file or one
         that failed is left, the conversation stays as well, so that it can be asked for again; `keep` takes it back
         without. Raises CoreCoderError.
         """
-        return self._rewinder().rewind(turn, force=force, keep=keep)
+        return self._rewinder().rewind(turn, force=force, keep=keep, part=part)
 
     def _rewinder(self) -> Rewinder:
         if self._running:
