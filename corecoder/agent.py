@@ -10,6 +10,7 @@ The price of the generator is that the turn goes on only while somebody asks for
 from __future__ import annotations
 
 import functools
+import json
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -41,7 +42,7 @@ from .events import (
 )
 from .jobs import CancelToken, Job, Jobs
 from .memory import OURS
-from .messages import Message, Repairer, Reply
+from .messages import Message, Repairer, Reply, ToolCall
 from .meter import LEAST_USABLE
 from .models import ModelInfo
 from .permissions import Permissions
@@ -52,6 +53,7 @@ from .session import Session
 from .text import plural
 from .tool import Tool, ToolContext, Workspace
 from .tools import ALL_TOOLS
+from .tools.bash import LONGEST, BashTool
 
 if TYPE_CHECKING:
     from .checkpoints import Checkpoints
@@ -207,6 +209,15 @@ class Agent:
         """Makes the view smaller whatever its size; yields Compacted, or a Notice that nothing could be gained."""
         driver = self._driver()
         return self._exclusive(driver, self._compact(driver, focus))
+
+    def shell(self, command: str) -> Iterator[Event]:
+        """Runs a command that the person typed: as it is, unasked and unconfined, in the shell's directory.
+
+        Yields what a call of bash does. The model reads command and output with the next prompt; an undo of the turn
+        before takes both back, and what the command changed.
+        """
+        driver = self._driver()
+        return self._exclusive(driver, self._shell(driver, command))
 
     def undo_compaction(self) -> bool:
         """Brings back the view from before the last compaction, plus what came since; False if there was none.
@@ -473,6 +484,28 @@ class Agent:
         except CoreCoderError as error:
             yield Notice(f"compaction failed: {error}; the conversation is as it was", "warning")
 
+    def _shell(self, driver: Driver, command: str) -> Generator[Event, None, None]:
+        self._turn_record = (self.session.turns or [("", 0)])[-1]
+        dispatcher = Dispatcher([BashTool()], Permissions("yolo", self.workspace), self._tool_context, self._kept)
+        call = ToolCall(f"typed_{self._turn}", BashTool.name, json.dumps({"command": command, "timeout": LONGEST}))
+        done = dispatcher.prepare(Reply({}, tool_calls=(call,)))
+        failed = ""
+        try:
+            yield from dispatcher.run(driver, done)
+        except TurnCancelled:
+            pass
+        finally:  # a closed generator included
+            [result] = dispatcher.messages(done)
+            said = f"{OURS}the user ran a command]\n$ {command}\n{result['content']}"
+            try:
+                [bounded] = self.context.intake([_user_message(said)])
+                self._append(bounded, kind="notice")
+                self._keep_place()
+            except SessionError as error:
+                failed = f"{error} The model will not see this command."
+        if failed:
+            yield Notice(failed, "warning")
+
     def _follow_window(self, *, same_model: bool = True) -> None:
         """The client may have learnt the model's window from a reply, a refusal or the provider's list of models."""
         if self.llm.info.window != self._window:
@@ -508,11 +541,15 @@ class Agent:
             if turn.begun and (turn.stop_reason == "cancelled" or driver.partial.strip()):
                 ending = INTERRUPTED if turn.stop_reason == "cancelled" else BROKEN
                 self._append({"role": "assistant", "content": f"{driver.partial}\n\n{ending}".strip()})
-            if self.session.noted("cwd") != (place := {"path": str(self.workspace.cwd)}):
-                self.session.note("cwd", **place)
-            self.session.sync()
+            self._keep_place()
         except SessionError as error:
             turn.fail(str(error))
+
+    def _keep_place(self) -> None:
+        """At the end of whatever ran: where the shell is, and all of the log on the disk."""
+        if self.session.noted("cwd") != (place := {"path": str(self.workspace.cwd)}):
+            self.session.note("cwd", **place)
+        self.session.sync()
 
     def _kept(self, job: Job, tool: Tool, arguments: dict[str, Any]) -> AbstractContextManager[None]:
         if self.permissions.harmless(tool, arguments) or self.checkpoints is None:

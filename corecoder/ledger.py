@@ -22,7 +22,7 @@ from .memory import OURS, Memory
 from .messages import Message, arguments_of, calls_of, text_of
 from .outcome import FAILED, TestRun, as_run, ends_of, error_line, failing_tests, outcome_of
 from .plan import ACCEPTED, PLAN_BEGINS, PLAN_ENDS, PROPOSE_PLAN
-from .text import clip_middle, one_line
+from .text import clip_middle, one_line, typed
 from .tokens import Count
 
 _READS = ("read_file",)
@@ -234,7 +234,7 @@ def _id(record: int | None) -> str:
 
 
 def _quote(words: Words, longest: int) -> str:
-    text = clip_middle(words.text.strip(), longest)
+    text = clip_middle(typed(words.text).strip(), longest)
     if not text:
         text = "(a picture)"
     return f"{_id(words.record).strip()} {text}".strip().replace("\n", "\n  ")

@@ -138,7 +138,7 @@ class Permissions:
         self.confined, self._all_confined, self._boundary = confined, all_confined, boundary
         self.attended = False
         self._workspace = workspace
-        self._secrets = _secret_files(workspace)
+        self._secrets = secret_files(workspace)
         self._prefixes: set[Prefix] = set()
         self._edits = False
 
@@ -376,7 +376,7 @@ def _is_possible(path: object) -> bool:
         return False
 
 
-def _secret_files(workspace: Workspace) -> SecretFiles:
+def secret_files(workspace: Workspace) -> SecretFiles:
     """CoreCoder's own files count as secret, but for what the model is told to read: logs and AGENTS.md."""
     try:
         home = corecoder_home()

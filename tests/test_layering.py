@@ -14,12 +14,12 @@ PACKAGE = Path(corecoder.__file__).parent
 
 LAYERS: dict[int, str] = {
     5: "__main__ cli repl render commands print_mode demo terminal firstrun "
-    "markdown inline layout highlight diffview folds speech running words editor keys asked ui status",
+    "markdown inline layout highlight diffview folds speech running words editor keys asked ui status completion",
     4: "app",
     3: "agent dispatch driver",
     2: "context ledger outcome memory meter tiers intake summary tools prompt plan "
     "permissions prefixes judgement readonly shellparse secretfiles checkpoints checkpointstore snapshot rewind "
-    "sessiondiff transcript census",
+    "sessiondiff transcript census mentions fileindex",
     1: "llm stream reader retries providers refusals dialects shapes wire models scripted errorbody sse toolcalls "
     "session sessiondir journal tool config "
     "sources forms trust shell child processes capture sandbox landlock gitdir",
