@@ -15,8 +15,8 @@ PACKAGE = Path(corecoder.__file__).parent
 LAYERS: dict[int, str] = {
     5: "__main__ cli repl render commands print_mode demo terminal firstrun markdown layout highlight diffview",
     4: "app",
-    3: "agent dispatch driver",
-    2: "context ledger outcome memory meter tiers intake summary tools prompt "
+    3: "agent turn dispatch driver",
+    2: "context ledger outcome memory meter tiers intake summary tools prompt plan "
     "permissions prefixes judgement readonly shellparse secretfiles checkpoints checkpointstore snapshot rewind",
     1: "llm stream reader retries providers refusals dialects shapes wire models scripted errorbody sse toolcalls "
     "session sessiondir journal tool config "
