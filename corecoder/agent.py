@@ -32,7 +32,6 @@ from .events import (
     Retrying,
     Steered,
     StepStarted,
-    StopReason,
     TextDelta,
     ToolStarted,
     TurnFinished,
@@ -54,6 +53,7 @@ from .text import plural
 from .tool import Tool, ToolContext, Workspace
 from .tools import ALL_TOOLS
 from .tools.bash import LONGEST, BashTool
+from .turn import TurnState, user_message
 
 if TYPE_CHECKING:
     from .checkpoints import Checkpoints
@@ -185,7 +185,7 @@ class Agent:
         and done is in the log either way.
         """
         driver = self._driver()
-        return self._exclusive(driver, self._run(driver, _user_message(prompt, images), prompt))
+        return self._exclusive(driver, self._run(driver, user_message(prompt, images), prompt))
 
     def chat(
         self,
@@ -302,7 +302,7 @@ class Agent:
             self._running = False
 
     def _run(self, driver: Driver, message: Message, prompt: str) -> Generator[Event, None, None]:
-        turn = _Turn()
+        turn = TurnState()
         try:
             yield from self._begin(driver, turn, message, prompt)
             yield from self._steps(driver, turn)
@@ -314,18 +314,9 @@ class Agent:
             turn.fail(str(error))
         finally:
             self._settle(driver, turn)  # on every way out, a closed generator included
-        yield TurnFinished(
-            turn.stop_reason,
-            turn.text or driver.partial,
-            self.usage,
-            steps=turn.steps,
-            error=turn.error,
-            retryable=turn.retryable,
-            refused=turn.refused,
-            unsent=tuple(driver.take_steering()),
-        )
+        yield turn.last_event(driver, self.usage)
 
-    def _begin(self, driver: Driver, turn: _Turn, message: Message, prompt: str) -> Generator[Event, None, None]:
+    def _begin(self, driver: Driver, turn: TurnState, message: Message, prompt: str) -> Generator[Event, None, None]:
         """Logs the prompt, unless nothing can be sent. A log that cannot be started must not keep the work from being
         done."""
         if self.context.too_small():  # by what is remembered: the server may have been given a larger window since
@@ -356,7 +347,7 @@ class Agent:
                 "the prompt is too long for the window: the model gets its beginning and end and can look up the rest"
             )
 
-    def _steps(self, driver: Driver, turn: _Turn) -> Generator[Event, None, None]:
+    def _steps(self, driver: Driver, turn: TurnState) -> Generator[Event, None, None]:
         dispatcher = Dispatcher(self.tools, self.permissions, self._tool_context, self._kept)
         cuts = 0
         while turn.steps < self.max_steps:
@@ -377,9 +368,9 @@ class Agent:
             steering = driver.take_steering()
             go_on = reply.cut and cuts < MAX_CUTS and not reply.tool_calls
             if go_on:
-                self._append(_user_message(CUT_NOTE), kind="notice")
+                self._append(user_message(CUT_NOTE), kind="notice")
             for text in steering:
-                self._append(_user_message(text), kind="steer")
+                self._append(user_message(text), kind="steer")
             yield from map(Steered, steering)
             if cuts >= MAX_CUTS:
                 return turn.finish("max_tokens", "the model's reply was cut at its output limit three times in a row")
@@ -389,7 +380,7 @@ class Agent:
         return turn.finish("max_steps", f"stopped after {plural(turn.steps, 'step')}, the limit set by --max-steps")
 
     def _tool_round(
-        self, driver: Driver, dispatcher: Dispatcher, reply: Reply, turn: _Turn
+        self, driver: Driver, dispatcher: Dispatcher, reply: Reply, turn: TurnState
     ) -> Generator[Event, None, None]:
         """Runs the calls of `reply` and logs one result for each, whatever happens. Afterwards `turn` has a text only
         if a call gave the answer: words beside calls are none."""
@@ -498,7 +489,7 @@ class Agent:
             [result] = dispatcher.messages(done)
             said = f"{OURS}the user ran a command]\n$ {command}\n{result['content']}"
             try:
-                [bounded] = self.context.intake([_user_message(said)])
+                [bounded] = self.context.intake([user_message(said)])
                 self._append(bounded, kind="notice")
                 self._keep_place()
             except SessionError as error:
@@ -532,9 +523,9 @@ class Agent:
         planning = self.mode == "plan"
         if planning != bool(self.session.newest("plan_mode")):
             told = PLAN_BEGINS if planning else PLAN_ENDS
-            self._append(_user_message(told), kind="notice", plan_mode=planning)
+            self._append(user_message(told), kind="notice", plan_mode=planning)
 
-    def _settle(self, driver: Driver, turn: _Turn) -> None:
+    def _settle(self, driver: Driver, turn: TurnState) -> None:
         """Keeps what was said. A turn without an answer ends in an assistant message all the same, because some
         templates refuse a user message after a tool result."""
         try:
@@ -569,30 +560,3 @@ class Agent:
             secrets=self._secrets,
             sandbox=self._sandbox if confined else None,
         )
-
-
-class _Turn:
-    """What one turn has come to; the fields of its TurnFinished. Cancelled until it ends in another way."""
-
-    def __init__(self) -> None:
-        self.begun = False  # the prompt is in the log
-        self.stop_reason: StopReason = "cancelled"
-        self.text = ""
-        self.error = ""
-        self.retryable = False
-        self.refused = False
-        self.steps = 0
-
-    def finish(self, reason: StopReason, error: str = "") -> None:
-        self.stop_reason, self.error = reason, error
-
-    def fail(self, error: str, *, retryable: bool = False) -> None:
-        self.finish("error", error)
-        self.retryable = retryable
-
-
-def _user_message(text: str, images: Sequence[str] = ()) -> Message:
-    if not images:
-        return {"role": "user", "content": text}
-    parts: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
-    return {"role": "user", "content": parts + [{"type": "image_url", "image_url": {"url": url}} for url in images]}

@@ -16,7 +16,7 @@ LAYERS: dict[int, str] = {
     5: "__main__ cli repl render commands print_mode demo terminal firstrun "
     "markdown inline layout highlight diffview folds speech running words editor keys asked ui status completion",
     4: "app",
-    3: "agent dispatch driver",
+    3: "agent turn dispatch driver",
     2: "context ledger outcome memory meter tiers intake summary tools prompt plan "
     "permissions prefixes judgement readonly shellparse secretfiles checkpoints checkpointstore snapshot rewind "
     "sessiondiff transcript census mentions fileindex",
