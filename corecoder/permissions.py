@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 from .config import corecoder_home
 from .errors import ConfigError, ToolError
 from .events import NOBODY
+from .gitdir import is_of_git
 from .prompt import AGENTS
 from .secretfiles import SecretFiles, TooMany
 from .sessiondir import project_directory
 from .text import listed, one_line
-from .tool import Tool, Workspace
+from .tool import Tool, Workspace, lies_in
 
 if TYPE_CHECKING:
     from .judgement import Part, Place
@@ -36,9 +37,11 @@ ALWAYS = (*ONCE, "always")
 @dataclass(frozen=True)
 class Allow:
     """The call may run, in the sandbox if there is one and `confined` is true: what nobody looked at runs confined,
-    what a person said yes to runs as it is."""
+    what a person said yes to runs as it is. `place` is the real path of the file that was judged: another one, should
+    the name lead there by then, is not what was allowed."""
 
     confined: bool = field(default=True, compare=False)
+    place: Path | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Ask:
     text: str
     detail: str
     choices: tuple[str, ...] = ONCE
+    place: Path | None = field(default=None, compare=False)
 
 
 Verdict = Allow | Refuse | Ask
@@ -72,8 +76,8 @@ _AUTO_COMMAND = (
     "allow commands with --yes."
 )
 _AUTO_OUTSIDE = (
-    "Not run: {path} is outside the project or part of .git, and nobody is there to allow it. Work inside {root}. "
-    "The user can allow more with --yes."
+    "Not run: {path} is outside the project or part of what git runs, and nobody is there to allow it. Work inside "
+    "{root}. The user can allow more with --yes."
 )
 _AUTO_UNCONFINED = (
     "Not run: it asks to leave the sandbox, and nobody is there to allow it. Do without, or say which command the user "
@@ -94,7 +98,7 @@ _NOBODY = (
 class _Facts:
     """What matters about a call: `harmless` where it only reads, or `why` not; the `secret` that it would read; whether
     it is an edit `inside` the project (None: no edit); the `prefixes` that "always" would allow (None: it cannot); the
-    variables `changed` by earlier commands that can make it run something else."""
+    variables `changed` by earlier commands that can make it run something else; the real `place` of a file."""
 
     harmless: bool = False
     why: str = ""
@@ -102,6 +106,7 @@ class _Facts:
     inside: bool | None = None
     prefixes: tuple[Prefix, ...] | None = None
     changed: tuple[str, ...] = ()
+    place: Path | None = None
 
 
 class Permissions:
@@ -156,14 +161,14 @@ class Permissions:
         if facts.secret and self.mode == "auto" and not self.attended:
             return Refuse(_AUTO_SECRET.format(path=one_line(facts.secret, 200)))
         if facts.harmless:
-            return self._question(tool, arguments, facts) if facts.secret else Allow()
+            return self._question(tool, arguments, facts) if facts.secret else Allow(place=facts.place)
         if self.mode == "plan":
             return Refuse(_PLAN.format(why=facts.why))
         if self._allowed(facts):
-            return self._allowed_as_it_is(arguments)
+            return replace(self._allowed_as_it_is(arguments), place=facts.place)
         if self.mode == "auto" and not facts.secret:
             if facts.inside or (self.confined and tool.name == "bash" and not leaves):
-                return Allow()
+                return Allow(place=facts.place)
             if not self.attended:
                 return self._refusal(arguments, facts)
         return self._question(tool, arguments, facts)
@@ -200,11 +205,15 @@ class Permissions:
             return self._facts_of_command(command, background=bool(arguments.get("background")))
         if not all(_is_possible(arguments.get(name, "")) for name in ("file_path", "path", "pattern", "include")):
             return _Facts(harmless=True)  # the tool says what is wrong with it
-        secret = self._secret(tool, arguments)
+        path = arguments.get("file_path")
+        # Looked up once: what is judged is what is read or written.
+        place = Path(os.path.realpath(self._workspace.resolve(path))) if isinstance(path, str) else None
+        secret = self._secret(tool, arguments, place)
         if tool.read_only:
-            return _Facts(harmless=True, secret=secret)
+            return _Facts(harmless=True, secret=secret, place=place)
         why = f"{tool.name} may change something"
-        return _Facts(why=why, secret=secret, inside=self._edits_inside(arguments))
+        inside = self._is_inside(place) if place else None
+        return _Facts(why=why, secret=secret, inside=inside, place=place)
 
     def _facts_of_command(self, command: str, *, background: bool) -> _Facts:
         # With its tables 15 ms, only once a command is judged.
@@ -229,7 +238,7 @@ class Permissions:
         prefixes = None if changed else _prefixes(doubted, parts, place)
         return _Facts(harmless=not doubted, why=why, secret=secret, prefixes=prefixes, changed=changed)
 
-    def _secret(self, tool: Tool, arguments: dict[str, Any]) -> str:
+    def _secret(self, tool: Tool, arguments: dict[str, Any], real: Path | None) -> str:
         """What a call that shows the content or the names of files would show of secret ones, "" if nothing."""
         if not (tool.read_only or tool.name == "edit_file"):  # which shows what stands around a change
             return ""
@@ -241,7 +250,7 @@ class Permissions:
         ]
         for name in names or [""]:
             path = self._workspace.resolve(os.path.join(place, os.path.expanduser(name)) or ".")
-            if self._secrets.named(str(path)):
+            if self._secrets.named(str(path)) or (real and self._secrets.named(str(real))):
                 return self._workspace.show(path)
         top = self._workspace.resolve(place or ".")
         if tool.name != "grep" or self._workspace.contains(top):
@@ -251,14 +260,10 @@ class Permissions:
         except TooMany:
             return f"any of the many files below {top}"
 
-    def _edits_inside(self, arguments: dict[str, Any]) -> bool | None:
-        """Whether this is an edit inside the project (not in .git, where an edit can run code); None: no edit."""
-        path = arguments.get("file_path")
-        if not isinstance(path, str):
-            return None
-        target = Path(os.path.realpath(self._workspace.resolve(path)))
-        names = [name.casefold() for name in target.parts]  # macOS and Windows take .GIT for .git
-        return self._workspace.contains(target) and ".git" not in names
+    def _is_inside(self, place: Path) -> bool:
+        """Whether an edit of the file at the real path `place` stays in the project, and away from what git runs."""
+        root = self._workspace.root
+        return lies_in(place, root) and not is_of_git(place, root)
 
     def _allowed(self, facts: _Facts) -> bool:
         """Whether an earlier "always" covers the call."""
@@ -293,12 +298,12 @@ class Permissions:
             except ToolError as error:  # it may still succeed, once the calls before it have run
                 detail = f"{error}\n{detail}"
         if facts.secret:
-            return Ask(f"{text} It would show the model {facts.secret}, which may hold secrets.", detail)
-        if facts.inside is False:
-            return Ask(f"{text} It is outside the project or part of .git.", detail)
-        return (
-            Ask(f"{text} (always: {always}, until the session ends)", detail, ALWAYS) if always else Ask(text, detail)
-        )
+            text = f"{text} It would show the model {facts.secret}, which may hold secrets."
+        elif facts.inside is False:
+            text = f"{text} It is outside the project or part of what git runs."
+        elif always:
+            return Ask(f"{text} (always: {always}, until the session ends)", detail, ALWAYS, facts.place)
+        return Ask(text, detail, place=facts.place)
 
 
 def _stops(arguments: dict[str, Any]) -> bool:

@@ -20,7 +20,7 @@ LAYERS: dict[int, str] = {
     "permissions prefixes judgement readonly shellparse secretfiles checkpoints checkpointstore snapshot rewind",
     1: "llm stream reader retries providers refusals dialects shapes wire models scripted errorbody sse toolcalls "
     "session sessiondir journal tool config "
-    "sources forms shell child processes capture sandbox landlock gitdir",
+    "sources forms shell child processes capture sandbox landlock gitdir gitwatch folder",
     0: "events messages jobs tokens text errors",
 }
 LAYER = {name: layer for layer, names in LAYERS.items() for name in names.split()}
