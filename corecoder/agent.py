@@ -277,6 +277,8 @@ class Agent:
         """Ends the processes that are left, then closes log and client; False if one did not go within `timeout`."""
         deadline = time.monotonic() + timeout
         left = self.workspace.end_processes(timeout)
+        if self._sandbox:
+            self._sandbox.git.check()
         gone = self._jobs.close(max(0.1, deadline - time.monotonic()))
         if kept := vars(self).get("checkpoints"):  # if they were ever needed
             kept.close()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from .driver import Driver
@@ -50,6 +51,7 @@ class PreparedCall:
     final: str = ""  # ends the turn and is its answer
     changed: str = ""  # what the model is told first, where somebody changed the command
     confined: bool = True
+    place: Path | None = None
     seconds: float = 0.0
     output: list[str] = field(default_factory=list)
 
@@ -124,6 +126,8 @@ class Dispatcher:
         assert tool is not None
         # A job, because it looks at files: secrets that a search would come to, what an edit would change.
         verdict = yield from driver.do("consent", lambda _job: self._permissions.judge(tool, arguments))
+        if not isinstance(verdict, Refuse):
+            prepared.place = verdict.place
         if isinstance(verdict, Ask):
             verdict = yield from self._ask(driver, prepared, tool, verdict)
         if isinstance(verdict, Refuse):
@@ -181,9 +185,10 @@ class Dispatcher:
             job.emit(ToolOutput(call_id, text))
 
         def work(job: Job) -> ToolResult:
-            with self._keep(job, tool, prepared.arguments):
+            about = {"file_path": str(prepared.place)} if prepared.place else {}
+            with self._keep(job, tool, {**prepared.arguments, **about}):
                 ctx = self._make_context(job, lambda text: output(job, text), prepared.confined)
-                return tool.run(prepared.arguments, ctx)
+                return tool.run(prepared.arguments, replace(ctx, judged=prepared.place))
 
         return work
 

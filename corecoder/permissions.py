@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 from .config import corecoder_home
 from .errors import ConfigError, ToolError
 from .events import NOBODY
+from .gitdir import is_of_git
 from .plan import ACCEPTED, CHOICES, GO_ON, IS_THE_ANSWER, NOT_ACCEPTED, PROPOSE_PLAN, chosen_mode
 from .prompt import AGENTS
 from .secretfiles import SecretFiles, TooMany
 from .sessiondir import project_directory
 from .text import listed, one_line
-from .tool import Tool, Workspace
+from .tool import Tool, Workspace, lies_in
 
 if TYPE_CHECKING:
     from .judgement import Part, Place
@@ -39,9 +40,11 @@ EDIT = "edit"  # a choice for commands: another one runs instead
 @dataclass(frozen=True)
 class Allow:
     """The call may run, in the sandbox if there is one and `confined` is true: what nobody looked at runs confined,
-    what a person said yes to runs as it is."""
+    what a person said yes to runs as it is. `place` is the real path of the file that was judged: another one, should
+    the name lead there by then, is not what was allowed."""
 
     confined: bool = field(default=True, compare=False)
+    place: Path | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Ask:
     choices: tuple[str, ...] = ONCE
     why: str = ""
     kind: str = "consent"
+    place: Path | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -85,8 +89,8 @@ _AUTO_COMMAND = (
     "allow commands with --yes."
 )
 _AUTO_OUTSIDE = (
-    "Not run: {path} is outside the project or part of .git, and nobody is there to allow it. Work inside {root}. "
-    "The user can allow more with --yes."
+    "Not run: {path} is outside the project or part of what git runs, and nobody is there to allow it. Work inside "
+    "{root}. The user can allow more with --yes."
 )
 _AUTO_UNCONFINED = (
     "Not run: it asks to leave the sandbox, and nobody is there to allow it. Do without, or say which command the user "
@@ -107,7 +111,7 @@ _NOBODY = (
 class _Facts:
     """What matters about a call: `harmless` where it only reads, or `why` not; the `secret` that it would read; whether
     it is an edit `inside` the project (None: no edit); the `prefixes` that "always" would allow (None: it cannot); the
-    variables `changed` by earlier commands that can make it run something else."""
+    variables `changed` by earlier commands that can make it run something else; the real `place` of a file."""
 
     harmless: bool = False
     why: str = ""
@@ -115,6 +119,7 @@ class _Facts:
     inside: bool | None = None
     prefixes: tuple[Prefix, ...] | None = None
     changed: tuple[str, ...] = ()
+    place: Path | None = None
 
 
 class Permissions:
@@ -191,14 +196,14 @@ class Permissions:
         if facts.secret and mode == "auto" and not self.attended:
             return Refuse(_AUTO_SECRET.format(path=one_line(facts.secret, 200)))
         if facts.harmless:
-            return self._question(tool, arguments, facts, mode) if facts.secret else Allow()
+            return self._question(tool, arguments, facts, mode) if facts.secret else Allow(place=facts.place)
         if mode == "plan":
             return Refuse(_PLAN.format(why=facts.why))
         if self._allowed(facts):
-            return self._allowed_as_it_is(arguments)
+            return replace(self._allowed_as_it_is(arguments), place=facts.place)
         if mode == "auto" and not facts.secret:
             if facts.inside or (self.confined and tool.name == "bash" and not leaves):
-                return Allow()
+                return Allow(place=facts.place)
             if not self.attended:
                 return self._refusal(arguments, facts)
         return self._question(tool, arguments, facts, mode)
@@ -247,11 +252,15 @@ class Permissions:
             return self._facts_of_command(command, background=bool(arguments.get("background")))
         if not all(_is_possible(arguments.get(name, "")) for name in ("file_path", "path", "pattern", "include")):
             return _Facts(harmless=True)  # the tool says what is wrong with it
-        secret = self._secret(tool, arguments)
+        path = arguments.get("file_path")
+        # Looked up once: what is judged is what is read or written.
+        place = Path(os.path.realpath(self._workspace.resolve(path))) if isinstance(path, str) else None
+        secret = self._secret(tool, arguments, place)
         if tool.read_only:
-            return _Facts(harmless=True, secret=secret)
+            return _Facts(harmless=True, secret=secret, place=place)
         why = f"{tool.name} may change something"
-        return _Facts(why=why, secret=secret, inside=self._edits_inside(arguments))
+        inside = self._is_inside(place) if place else None
+        return _Facts(why=why, secret=secret, inside=inside, place=place)
 
     def _facts_of_command(self, command: str, *, background: bool) -> _Facts:
         # With its tables 15 ms, only once a command is judged.
@@ -276,7 +285,7 @@ class Permissions:
         prefixes = None if changed else _prefixes(doubted, parts, place)
         return _Facts(harmless=not doubted, why=why, secret=secret, prefixes=prefixes, changed=changed)
 
-    def _secret(self, tool: Tool, arguments: dict[str, Any]) -> str:
+    def _secret(self, tool: Tool, arguments: dict[str, Any], real: Path | None) -> str:
         """What a call that shows the content or the names of files would show of secret ones, "" if nothing."""
         if not (tool.read_only or tool.name == "edit_file"):  # which shows what stands around a change
             return ""
@@ -288,7 +297,7 @@ class Permissions:
         ]
         for name in names or [""]:
             path = self._workspace.resolve(os.path.join(place, os.path.expanduser(name)) or ".")
-            if self._secrets.named(str(path)):
+            if self._secrets.named(str(path)) or (real and self._secrets.named(str(real))):
                 return self._workspace.show(path)
         top = self._workspace.resolve(place or ".")
         if tool.name != "grep" or self._workspace.contains(top):
@@ -298,14 +307,10 @@ class Permissions:
         except TooMany:
             return f"any of the many files below {top}"
 
-    def _edits_inside(self, arguments: dict[str, Any]) -> bool | None:
-        """Whether this is an edit inside the project (not in .git, where an edit can run code); None: no edit."""
-        path = arguments.get("file_path")
-        if not isinstance(path, str):
-            return None
-        target = Path(os.path.realpath(self._workspace.resolve(path)))
-        names = [name.casefold() for name in target.parts]  # macOS and Windows take .GIT for .git
-        return self._workspace.contains(target) and ".git" not in names
+    def _is_inside(self, place: Path) -> bool:
+        """Whether an edit of the file at the real path `place` stays in the project, and away from what git runs."""
+        root = self._workspace.root
+        return lies_in(place, root) and not is_of_git(place, root)
 
     def _allowed(self, facts: _Facts) -> bool:
         """Whether an earlier "always" covers the call."""
@@ -342,12 +347,12 @@ class Permissions:
         if facts.secret:
             text += f" It would show the model {facts.secret}, which may hold secrets."
         elif facts.inside is False:
-            text += " It is outside the project or part of .git."
+            text += " It is outside the project or part of what git runs."
         elif always:
             text, choices = f"{text} (always: {always}, until the session ends)", ALWAYS
         if tool.name == "bash" and mode != "plan":  # where even a person's own command must change nothing
             choices = (*choices, EDIT)
-        return Ask(text, detail, choices, self._why(arguments, facts))
+        return Ask(text, detail, choices, self._why(arguments, facts), place=facts.place)
 
     def _why(self, arguments: dict[str, Any], facts: _Facts) -> str:
         """What keeps a call from running unasked, for a person."""
@@ -356,7 +361,9 @@ class Permissions:
             bounds = self._boundary.partition(". ")[0].rstrip(".") if self.confined else ""
             leaves = bounds and arguments.get("unconfined")
             return _joined(secret, facts.why) + (f" ({bounds})" if leaves else "")
-        return _joined(secret, "it would change a file" + (" outside the project or part of .git" * (not facts.inside)))
+        return _joined(
+            secret, "it would change a file" + (" outside the project or part of what git runs" * (not facts.inside))
+        )
 
 
 def _joined(*reasons: str) -> str:
