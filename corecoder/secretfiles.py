@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from .sandbox import HIDDEN
+from .values import dataclass
 
 _SURE = re.compile(
     r"\.env\.(?!example$|sample$|template$|dist$|defaults?$).+|(?!\.?(?:example|sample|template|dist|defaults?)\.).*\.env"
