@@ -28,7 +28,7 @@ from .memory import OURS
 from .messages import Message, text_of
 from .session import Session
 from .snapshot import ABSENT, GIT, State, repository, shown
-from .text import listed, one_line, plural
+from .text import listed, one_line, plural, typed
 from .tool import Workspace
 
 Action = Literal["restore", "create", "remove", "leave"]
@@ -163,7 +163,7 @@ class Rewinder:
     def _turn(self, number: int, session: str, record: int) -> Turn:
         changes = self._kept.changes([(session, record)]) if self._kept else []
         names = dict.fromkeys(shown(change.path) for change in changes)
-        return Turn(number, record, one_line(text_of(self._session.message(record)), 60), tuple(names))
+        return Turn(number, record, one_line(typed(text_of(self._session.message(record))), 60), tuple(names))
 
     def _plan(self, number: int | None) -> tuple[Rewind, list[_Item]]:
         turns = [self._turn(place, *turn) for place, turn in enumerate(self._session.turns, 1)]

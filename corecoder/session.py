@@ -259,9 +259,16 @@ class Session:
     def messages(self) -> Iterator[tuple[int, Message]]:
         """Every `message` record that was not taken back, in order, read from the file one by one."""
         for record in self._journal.carriers():
-            taken_back = any(first <= record["id"] < last for first, last in self._taken_back)
-            if record["type"] == "message" and not taken_back:
+            if record["type"] == "message" and not self._is_taken_back(record["id"]):
                 yield record["id"], record["message"]
+
+    def newest(self, name: str) -> Any:
+        """What was last kept under `name` beside a message that was not taken back, None if nothing was."""
+        records = (at for at in reversed(self._metas) if name in self._metas[at])
+        return next((self._metas[at][name] for at in records if not self._is_taken_back(at)), None)
+
+    def _is_taken_back(self, record: int) -> bool:
+        return any(first <= record < last for first, last in self._taken_back)
 
     def note(self, kind: str, **data: Any) -> None:
         """Logs a fact of the program's own, such as a working directory. Before the first message it waits for it."""

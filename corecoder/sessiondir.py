@@ -22,7 +22,7 @@ from typing import Any
 from .errors import SessionError
 from .journal import Record, decode
 from .messages import text_of
-from .text import one_line
+from .text import one_line, typed
 
 _HEAD_LINES = 50
 _TAIL = 1 << 16
@@ -115,8 +115,10 @@ def _describe(path: Path) -> SessionInfo:
             model = str(record.get("model") or "")
         message = record.get("message")
         if record.get("type") == "message" and isinstance(message, dict) and message.get("role") == "user":
-            title = one_line(text_of(message), 60)
-            break
+            title = one_line(typed(text_of(message)), 60)
+            meta = record.get("meta")
+            if not (isinstance(meta, dict) and meta.get("kind")):  # a notice only stands in until there is a prompt
+                break
     messages = 0
     newest_model = ""
     costs: dict[Any, Any] = {}  # by record, as the end may come more than once

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..ui import KEYS
 from .registry import Command, Commands, Console, Leave, UnknownCommand, command, two_columns
 from .sessions import clear, export, fork, list_sessions, recap, resume, sessions
 from .settings import init, mode, model, plan, trust
@@ -35,12 +36,6 @@ def help_(console: Console, argument: str) -> None:
     two_columns(screen, [(item.call, item.summary) for item in COMMANDS])
     screen.line()
     return screen.line(KEYS, "dim")
-
-
-KEYS = """\
-Enter sends; Alt+Enter or Ctrl+J starts a new line; a paste stays one prompt.
-Ctrl+R searches what you typed before. Ctrl+C stops what is running, clears the
-line, and twice on an empty line leaves. Ctrl+D leaves."""
 
 
 @command("exit", also=("quit",))
