@@ -216,7 +216,7 @@ class Session:
     def turns(self) -> list[tuple[str, int]]:
         """The turns that were not taken back, each as the id of the session it was said in (another one in a copy) and
         the record of the prompt that began it, which was appended with `turn` set."""
-        return [(session, prompt) for prompt, (session, _) in self._turns.items()]
+        return [(session, prompt) for prompt, (session, _) in list(self._turns.items())]
 
     @property
     def all_turns(self) -> list[tuple[str, int]]:

@@ -453,6 +453,9 @@ def test_what_can_be_completed_says_what_it_is(home: Path, project: Path, monkey
     assert choices("rewind") == {"1": "hello"}
     assert choices("diff") == {"a.txt": "a file that changed"}
     assert choices("help")["undo"] == "Takes the last turn back, files and talk."
+    fitting = COMMANDS.arguments(repl)
+    assert fitting("mode", "P") == fitting("mode", "lan") == [("plan", choices("mode")["plan"])]
+    assert fitting("tokens", "") == fitting("nonsense", "") == fitting("mode", "wild") == []
     assert choices("resume") == choices("jobs") == {}
     assert choices("config")["tail"].startswith("share of the room")
 
