@@ -312,7 +312,7 @@ class Processes:
             end_tree(job.process)
             return []
         left = end(partial(family, job.mark, sessions={job.process.pid}), group=job.process.pid)
-        self._reap()
+        job.process.poll()  # this one alone: beside a running turn, the next may be the child that a call waits for
         return left
 
     def running(self) -> list[Process]:
