@@ -10,6 +10,7 @@ The price of the generator is that the turn goes on only while somebody asks for
 from __future__ import annotations
 
 import functools
+import json
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -17,19 +18,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from .context import ContextManager
-from .dispatch import Dispatcher, any_refused
+from .dispatch import Dispatcher, any_refused, final_answer
 from .driver import Answer, CancelRequest, Driver, Steer, TurnCancelled
 from .errors import ContextOverflow, CoreCoderError, ProviderError, SessionError
 from .events import (
     Compacted,
+    Compacting,
     Event,
     MessageCompleted,
+    ModeChanged,
     Notice,
     ReasoningDelta,
     Retrying,
     Steered,
     StepStarted,
-    StopReason,
     TextDelta,
     ToolStarted,
     TurnFinished,
@@ -39,20 +41,23 @@ from .events import (
 )
 from .jobs import CancelToken, Job, Jobs
 from .memory import OURS
-from .messages import Message, Repairer, Reply
+from .messages import Message, Repairer, Reply, ToolCall
 from .meter import LEAST_USABLE
 from .models import ModelInfo
 from .permissions import Permissions
+from .plan import PLAN_BEGINS, PLAN_ENDS
 from .prompt import system_prompt
 from .sandbox import Sandbox
 from .session import Session
 from .text import plural
 from .tool import Tool, ToolContext, Workspace
 from .tools import ALL_TOOLS
+from .tools.bash import LONGEST, BashTool
+from .turn import TurnState, user_message
 
 if TYPE_CHECKING:
     from .checkpoints import Checkpoints
-    from .rewind import Rewind, Rewinder, Turn
+    from .rewind import Part, Rewind, Rewinder, Turn
 
 INTERRUPTED = "[interrupted by the user]"
 BROKEN = "[interrupted: the reply did not arrive whole]"
@@ -64,7 +69,7 @@ MAX_CUTS = 3  # replies in a row that were cut at the output limit
 MAX_OVERFLOWS = 3  # times that one request is made smaller and sent again
 OVERFLOWS = (
     "The conversation was made smaller three times and is kept. Use a model with a larger window, give a local server "
-    "a larger one, or set CORECODER_MAX_CONTEXT to the one it has; /reset starts with an empty conversation."
+    "a larger one, or set CORECODER_MAX_CONTEXT to the one it has; /clear starts with an empty conversation."
 )
 
 
@@ -145,15 +150,27 @@ class Agent:
         """Everything that this session has used, summaries and earlier runs included."""
         return self.session.total_usage
 
+    @property
+    def mode(self) -> str:
+        """What may happen without a question: ask, auto, plan (nothing is changed) or yolo."""
+        return self.permissions.mode
+
     # -- what others may call, from any thread
 
-    def answer(self, question_id: str, answer: str) -> None:
-        """Answers a Question event."""
-        self._jobs.inbox.put(Answer(question_id, answer))
+    def set_mode(self, mode: str) -> None:
+        """Goes on in another mode, from the next call that is judged on; the model is told of plan mode before its next
+        request. A resumed session has the mode it is started with: consent is given by a person, not by a file.
+        Raises ValueError."""
+        self.permissions.mode = mode
+
+    def answer(self, question_id: str, answer: str, command: str | None = None) -> None:
+        """Answers a Question event; with the answer "edit" `command` runs instead of the one that was asked for."""
+        self._jobs.inbox.put(Answer(question_id, answer, command))
 
     def steer(self, text: str) -> None:
-        """Words for the model, given to it after the current tool round."""
-        self._jobs.inbox.put(Steer(text))
+        """Words for the model, given to it after the current tool round. Those of a turn that has ended by then are in
+        neither a Steered event nor `unsent` of its TurnFinished: they are dropped."""
+        self._jobs.inbox.put(Steer(text, self._turn))
 
     def cancel(self) -> None:
         """Ends the running turn; nothing happens if there is none. May be called from a signal handler."""
@@ -168,7 +185,7 @@ class Agent:
         and done is in the log either way.
         """
         driver = self._driver()
-        return self._exclusive(driver, self._run(driver, _user_message(prompt, images), prompt))
+        return self._exclusive(driver, self._run(driver, user_message(prompt, images), prompt))
 
     def chat(
         self,
@@ -193,6 +210,15 @@ class Agent:
         driver = self._driver()
         return self._exclusive(driver, self._compact(driver, focus))
 
+    def shell(self, command: str) -> Iterator[Event]:
+        """Runs a command that the person typed: as it is, unasked and unconfined, in the shell's directory.
+
+        Yields what a call of bash does. The model reads command and output with the next prompt; an undo of the turn
+        before takes both back, and what the command changed.
+        """
+        driver = self._driver()
+        return self._exclusive(driver, self._shell(driver, command))
+
     def undo_compaction(self) -> bool:
         """Brings back the view from before the last compaction, plus what came since; False if there was none.
 
@@ -216,14 +242,17 @@ class Agent:
         """What `rewind` would do; changes nothing. Raises CoreCoderError."""
         return self._rewinder().preview(turn)
 
-    def rewind(self, turn: int | None = None, *, force: bool = False, keep: bool = False) -> Rewind:
-        """Files and conversation as they were before the turn of this number, the last one if none is given.
+    def rewind(
+        self, turn: int | None = None, *, force: bool = False, keep: bool = False, part: Part = "both"
+    ) -> Rewind:
+        """Files and conversation (or `part` of it: "files", "words") as they were before the turn of this number, the
+        last one if none is given.
 
         Files that somebody else changed as well stay as they are, unless `force` is set. As long as such a file or one
         that failed is left, the conversation stays as well, so that it can be asked for again; `keep` takes it back
         without. Raises CoreCoderError.
         """
-        return self._rewinder().rewind(turn, force=force, keep=keep)
+        return self._rewinder().rewind(turn, force=force, keep=keep, part=part)
 
     def _rewinder(self) -> Rewinder:
         if self._running:
@@ -275,7 +304,7 @@ class Agent:
             self._running = False
 
     def _run(self, driver: Driver, message: Message, prompt: str) -> Generator[Event, None, None]:
-        turn = _Turn()
+        turn = TurnState()
         try:
             yield from self._begin(driver, turn, message, prompt)
             yield from self._steps(driver, turn)
@@ -287,18 +316,9 @@ class Agent:
             turn.fail(str(error))
         finally:
             self._settle(driver, turn)  # on every way out, a closed generator included
-        yield TurnFinished(
-            turn.stop_reason,
-            turn.text or driver.partial,
-            self.usage,
-            steps=turn.steps,
-            error=turn.error,
-            retryable=turn.retryable,
-            refused=turn.refused,
-            unsent=tuple(driver.take_steering()),
-        )
+        yield turn.last_event(driver, self.usage)
 
-    def _begin(self, driver: Driver, turn: _Turn, message: Message, prompt: str) -> Generator[Event, None, None]:
+    def _begin(self, driver: Driver, turn: TurnState, message: Message, prompt: str) -> Generator[Event, None, None]:
         """Logs the prompt, unless nothing can be sent. A log that cannot be started must not keep the work from being
         done."""
         if self.context.too_small():  # by what is remembered: the server may have been given a larger window since
@@ -319,6 +339,7 @@ class Agent:
             self.session.keep_in_memory()
             record = self._append(bounded, **about)
         turn.begun = True
+        self._tell_mode()
         self._turn_record = (self.session.id, record)
         yield TurnStarted(prompt)
         if notice:
@@ -328,7 +349,7 @@ class Agent:
                 "the prompt is too long for the window: the model gets its beginning and end and can look up the rest"
             )
 
-    def _steps(self, driver: Driver, turn: _Turn) -> Generator[Event, None, None]:
+    def _steps(self, driver: Driver, turn: TurnState) -> Generator[Event, None, None]:
         dispatcher = Dispatcher(self.tools, self.permissions, self._tool_context, self._kept)
         cuts = 0
         while turn.steps < self.max_steps:
@@ -342,34 +363,41 @@ class Agent:
             if reply.unknown_ending:
                 yield Notice(f"the provider ended this reply with {reply.unknown_ending!r}: it may be incomplete")
             if reply.tool_calls:
-                turn.text = ""  # words beside calls are no answer
-                turn.refused = yield from self._tool_round(driver, dispatcher, reply)
+                yield from self._tool_round(driver, dispatcher, reply, turn)
             else:
                 turn.text = turn.text + reply.content if cuts else reply.content
             cuts = cuts + 1 if reply.cut else 0
             steering = driver.take_steering()
             go_on = reply.cut and cuts < MAX_CUTS and not reply.tool_calls
             if go_on:
-                self._append(_user_message(CUT_NOTE), kind="notice")
+                self._append(user_message(CUT_NOTE), kind="notice")
             for text in steering:
-                self._append(_user_message(text), kind="steer")
+                self._append(user_message(text), kind="steer")
             yield from map(Steered, steering)
             if cuts >= MAX_CUTS:
                 return turn.finish("max_tokens", "the model's reply was cut at its output limit three times in a row")
-            if not (reply.tool_calls or steering or go_on):
+            if not ((reply.tool_calls and not turn.text) or steering or go_on):
                 return turn.finish("refused" if reply.finish_reason == "content_filter" else "end_turn")
+            self._tell_mode()
         return turn.finish("max_steps", f"stopped after {plural(turn.steps, 'step')}, the limit set by --max-steps")
 
-    def _tool_round(self, driver: Driver, dispatcher: Dispatcher, reply: Reply) -> Generator[Event, None, bool]:
-        """Runs the calls of `reply` and logs one result for each, whatever happens; True if one was refused."""
+    def _tool_round(
+        self, driver: Driver, dispatcher: Dispatcher, reply: Reply, turn: TurnState
+    ) -> Generator[Event, None, None]:
+        """Runs the calls of `reply` and logs one result for each, whatever happens. Afterwards `turn` has a text only
+        if a call gave the answer: words beside calls are none."""
         done = dispatcher.prepare(reply)
+        turn.text = ""
         try:
             yield from dispatcher.run(driver, done)
         finally:
+            mode = self.permissions.end_round()
             for message in self.context.intake(dispatcher.messages(done)):
                 self._append(message, kind="notice" if message["role"] == "user" else "")
+        turn.refused, turn.text = any_refused(done), final_answer(done)
+        if mode:
+            yield ModeChanged(mode)
         yield from self._compress(driver)
-        return any_refused(done)
 
     def _ask(self, driver: Driver) -> Generator[Event, None, Reply]:
         """One reply of the model; makes the view smaller and asks again when the provider says it is too long."""
@@ -420,6 +448,7 @@ class Agent:
         if self.context.ranks_wanted(view):
             driver.start("token ranks", lambda _job: self.context.load_ranks(view))
         spent = self.llm.total
+        yield Compacting()
 
         def work(job: Job) -> bool:
             return self.context.maybe_compress(view, self.llm, force=force, token=job.token, focus=focus)
@@ -448,6 +477,28 @@ class Agent:
         except CoreCoderError as error:
             yield Notice(f"compaction failed: {error}; the conversation is as it was", "warning")
 
+    def _shell(self, driver: Driver, command: str) -> Generator[Event, None, None]:
+        self._turn_record = (self.session.turns or [("", 0)])[-1]
+        dispatcher = Dispatcher([BashTool()], Permissions("yolo", self.workspace), self._tool_context, self._kept)
+        call = ToolCall(f"typed_{self._turn}", BashTool.name, json.dumps({"command": command, "timeout": LONGEST}))
+        done = dispatcher.prepare(Reply({}, tool_calls=(call,)))
+        failed = ""
+        try:
+            yield from dispatcher.run(driver, done)
+        except TurnCancelled:
+            pass
+        finally:  # a closed generator included
+            [result] = dispatcher.messages(done)
+            said = f"{OURS}the user ran a command]\n$ {command}\n{result['content']}"
+            try:
+                [bounded] = self.context.intake([user_message(said)])
+                self._append(bounded, kind="notice")
+                self._keep_place()
+            except SessionError as error:
+                failed = f"{error} The model will not see this command."
+        if failed:
+            yield Notice(failed, "warning")
+
     def _follow_window(self, *, same_model: bool = True) -> None:
         """The client may have learnt the model's window from a reply, a refusal or the provider's list of models."""
         if self.llm.info.window != self._window:
@@ -468,18 +519,30 @@ class Agent:
         self.context.observe(message, record)
         return record
 
-    def _settle(self, driver: Driver, turn: _Turn) -> None:
+    def _tell_mode(self) -> None:
+        """Logs once that plan mode has begun or ended, as the system prompt is frozen; also what ended between two runs
+        of the program, or is no longer so because a turn was taken back."""
+        planning = self.mode == "plan"
+        if planning != bool(self.session.newest("plan_mode")):
+            told = PLAN_BEGINS if planning else PLAN_ENDS
+            self._append(user_message(told), kind="notice", plan_mode=planning)
+
+    def _settle(self, driver: Driver, turn: TurnState) -> None:
         """Keeps what was said. A turn without an answer ends in an assistant message all the same, because some
         templates refuse a user message after a tool result."""
         try:
             if turn.begun and (turn.stop_reason == "cancelled" or driver.partial.strip()):
                 ending = INTERRUPTED if turn.stop_reason == "cancelled" else BROKEN
                 self._append({"role": "assistant", "content": f"{driver.partial}\n\n{ending}".strip()})
-            if self.session.noted("cwd") != (place := {"path": str(self.workspace.cwd)}):
-                self.session.note("cwd", **place)
-            self.session.sync()
+            self._keep_place()
         except SessionError as error:
             turn.fail(str(error))
+
+    def _keep_place(self) -> None:
+        """At the end of whatever ran: where the shell is, and all of the log on the disk."""
+        if self.session.noted("cwd") != (place := {"path": str(self.workspace.cwd)}):
+            self.session.note("cwd", **place)
+        self.session.sync()
 
     def _kept(self, job: Job, tool: Tool, arguments: dict[str, Any]) -> AbstractContextManager[None]:
         if self.permissions.harmless(tool, arguments) or self.checkpoints is None:
@@ -499,30 +562,3 @@ class Agent:
             secrets=self._secrets,
             sandbox=self._sandbox if confined else None,
         )
-
-
-class _Turn:
-    """What one turn has come to; the fields of its TurnFinished. Cancelled until it ends in another way."""
-
-    def __init__(self) -> None:
-        self.begun = False  # the prompt is in the log
-        self.stop_reason: StopReason = "cancelled"
-        self.text = ""
-        self.error = ""
-        self.retryable = False
-        self.refused = False
-        self.steps = 0
-
-    def finish(self, reason: StopReason, error: str = "") -> None:
-        self.stop_reason, self.error = reason, error
-
-    def fail(self, error: str, *, retryable: bool = False) -> None:
-        self.finish("error", error)
-        self.retryable = retryable
-
-
-def _user_message(text: str, images: Sequence[str] = ()) -> Message:
-    if not images:
-        return {"role": "user", "content": text}
-    parts: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
-    return {"role": "user", "content": parts + [{"type": "image_url", "image_url": {"url": url}} for url in images]}

@@ -20,7 +20,8 @@ from .events import Event, ToolFinished, ToolOutput, ToolStarted
 from .jobs import Job, JobDone
 from .memory import OURS
 from .messages import NO_OUTPUT, Message, Reply, ToolCall
-from .permissions import Allow, Ask, Permissions, Refuse
+from .outcome import CHANGED
+from .permissions import EDIT, Allow, Answered, Ask, Permissions, Refuse, Verdict
 from .text import one_line
 from .tool import Tool, ToolContext, ToolResult, checked_arguments
 
@@ -47,6 +48,8 @@ class PreparedCall:
     arguments: dict[str, Any] = field(default_factory=dict)
     result: ToolResult | None = None
     refused: bool = False
+    final: str = ""  # ends the turn and is its answer
+    changed: str = ""  # what the model is told first, where somebody changed the command
     confined: bool = True
     place: Path | None = None
     seconds: float = 0.0
@@ -126,13 +129,25 @@ class Dispatcher:
         if not isinstance(verdict, Refuse):
             prepared.place = verdict.place
         if isinstance(verdict, Ask):
-            answer = yield from driver.ask("consent", verdict.text, verdict.detail, verdict.choices)
-            verdict = self._permissions.settle(tool, arguments, answer)
+            verdict = yield from self._ask(driver, prepared, tool, verdict)
         if isinstance(verdict, Refuse):
             prepared.refused = True
             prepared.fail(verdict.words)
+        elif isinstance(verdict, Answered):
+            prepared.result, prepared.final = ToolResult(verdict.words), verdict.final
         elif isinstance(verdict, Allow):
             prepared.confined = verdict.confined
+
+    def _ask(self, driver: Driver, prepared: PreparedCall, tool: Tool, ask: Ask) -> Generator[Event, None, Verdict]:
+        """Asks a person. A command of their own runs instead of the model's, as what they said yes to would."""
+        given = yield from driver.ask(ask.kind, ask.text, ask.detail, ask.choices, ask.why)
+        answer, command = given.answer, given.command or ""
+        if EDIT in ask.choices and answer.strip().lower() in (EDIT, EDIT[0]) and command.strip():
+            if command != prepared.arguments.get("command"):
+                prepared.changed = CHANGED.format(command=command)
+                prepared.arguments = {**prepared.arguments, "command": command}
+            answer = "yes"
+        return self._permissions.settle(tool, prepared.arguments, answer)
 
     def _run_group(self, driver: Driver, group: list[PreparedCall]) -> Generator[Event, None, None]:
         jobs: dict[Job, PreparedCall] = {}
@@ -145,10 +160,11 @@ class Dispatcher:
         done = yield from driver.wait(jobs)
         for job, prepared in jobs.items():
             prepared.seconds = (done[job].ended if job in done else time.monotonic()) - started
-            prepared.result = _result(prepared, done.get(job))
+            result = _result(prepared, done.get(job))
+            prepared.result = replace(result, content=prepared.changed + result.content)
         for prepared in group:
+            assert prepared.result is not None
             result = prepared.result
-            assert result is not None
             yield ToolFinished(
                 prepared.call.id,
                 prepared.call.name,
@@ -175,6 +191,11 @@ class Dispatcher:
                 return tool.run(prepared.arguments, replace(ctx, judged=prepared.place))
 
         return work
+
+
+def final_answer(calls: list[PreparedCall]) -> str:
+    """What one of `calls` made the answer of the turn, "" if none did."""
+    return next((prepared.final for prepared in calls if prepared.final), "")
 
 
 def any_refused(calls: list[PreparedCall]) -> bool:

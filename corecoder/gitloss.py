@@ -42,11 +42,9 @@ def loses_git(command: str, directory: Path, root: Path) -> bool:
 def _is_git(word: str, places: list[Path], root: Path) -> bool:
     parts = [part for part in word.split("/") if part not in ("", ".")]
     for at, part in enumerate(parts):
-        name = re.sub(r"\{.*", "*", part)
         # A pattern comes to hidden names only where it begins with a dot.
-        if part == ".git" or (
-            name[0] in ".[*" and _WILD.search(part) and name[:1] != "*" and fnmatchcase(".git", name)
-        ):
+        pattern = re.sub(r"\{.*", "*", part)
+        if part == ".git" or (part[0] == "." and fnmatchcase(".git", pattern)):
             return not parts[at + 1 :] or parts[at + 1] in _VITAL or bool(_WILD.match(parts[at + 1]))
     return any(root.is_relative_to(path) for path in _paths(word, places))
 

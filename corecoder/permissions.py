@@ -1,8 +1,9 @@
 """Consent: may this call run, must somebody be asked, or is it refused and in which words?
 
 Pure decisions, no terminal. Four modes: `ask` lets reads through and asks for the rest, `auto` lets edits inside the
-project and read-only commands through, `plan` is read-only, `yolo` allows everything. A read of what probably holds a
-secret is asked for in every mode but `yolo`. Judging a command as read-only is comfort for the user and caution by
+project and read-only commands through, `plan` is read-only until a plan is accepted, `yolo` allows everything. A read
+of what probably holds a secret is asked for in every mode but `yolo`. The mode may change at any time, from any thread,
+and counts from the next call that is judged on. Judging a command as read-only is comfort for the user and caution by
 default: whatever is not certainly harmless is not.
 """
 
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from .errors import ToolError
 from .events import NOBODY
 from .gitdir import is_of_git
+from .plan import ACCEPTED, CHOICES, GO_ON, IS_THE_ANSWER, NOT_ACCEPTED, PROPOSE_PLAN, chosen_mode
 from .secretfiles import secret_files
 from .text import listed, one_line
 from .tool import Tool, Workspace, lies_in
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 MODES = ("ask", "auto", "plan", "yolo")
 ONCE = ("no", "yes")
 ALWAYS = (*ONCE, "always")
+EDIT = "edit"  # a choice for commands: another one runs instead
 
 
 @dataclass(frozen=True)
@@ -50,22 +53,32 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Ask:
-    """Somebody has to decide; `detail` holds the whole command or the whole diff. What "always" would stand for is in
-    `text`, and it is not among the `choices` where it cannot be given."""
+    """Somebody has to decide; `detail` holds the whole command, diff or plan, `why` says what keeps it from running
+    unasked. What "always" would stand for is in `text`, and it is not among the `choices` where it cannot be given."""
 
     text: str
     detail: str
     choices: tuple[str, ...] = ONCE
+    why: str = ""
+    kind: str = "consent"
     place: Path | None = field(default=None, compare=False)
 
 
-Verdict = Allow | Refuse | Ask
+@dataclass(frozen=True)
+class Answered:
+    """There is nothing to run: `words` are the tool result. `final` ends the turn and is its answer, unless ""."""
+
+    words: str
+    final: str = ""
+
+
+Verdict = Allow | Refuse | Ask | Answered
 
 _LEADING_NO = re.compile(r"\A(?:no?\b[\s,:]*)+", re.IGNORECASE)
 # The first sentence is what a person is shown.
 _PLAN = (
-    "Not run: {why}, and plan mode is read-only. Look around with the read-only tools, then describe what you would "
-    "change; the user decides whether to leave plan mode."
+    "Not run: {why}, and plan mode is read-only. Look around with the read-only tools, then say with propose_plan what "
+    "you would change; the user decides whether to leave plan mode."
 )
 _AUTO_COMMAND = (
     "Not run: {why}, and nobody is there to allow it. Commands that certainly change nothing do run (such as ls, cat, "
@@ -115,8 +128,9 @@ class _Facts:
 class Permissions:
     """The mode of one session and what was allowed for its length ("always").
 
-    `confined` says that commands which nobody looked at run in a sandbox, `all_confined` that the others do as well;
-    `boundary` says to a person what that means. `attended`, which the agent sets, says that somebody can be asked.
+    `confined` says that there is a sandbox for commands which nobody looked at, `all_confined` that it holds the others
+    as well, and those of `yolo`; `boundary` says to a person what that means, or why there is none. `attended`, which
+    the agent sets, says that somebody can be asked.
     """
 
     def __init__(
@@ -128,8 +142,6 @@ class Permissions:
         all_confined: bool = False,
         boundary: str = "",
     ) -> None:
-        if mode not in MODES:
-            raise ValueError(f"unknown mode {mode!r}; the modes are {', '.join(MODES)}")
         self.mode = mode
         self.confined, self._all_confined, self._boundary = confined, all_confined, boundary
         self.attended = False
@@ -138,49 +150,77 @@ class Permissions:
         self._prefixes: set[Prefix] = set()
         self._edits = False
 
+    @property
+    def mode(self) -> str:
+        """One of MODES. Raises ValueError where another one is set."""
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode: str) -> None:
+        if mode not in MODES:
+            raise ValueError(f"unknown mode {mode!r}; the modes are {', '.join(MODES)}")
+        self._mode, self._accepted = mode, ""
+
+    def end_round(self) -> str:
+        """All calls of a reply are judged: goes over to the mode in which a plan among them was accepted. Gives that
+        mode, "" if there is none. So a change beside the plan is judged as if there were no plan yet."""
+        if accepted := self._accepted:
+            self.mode = accepted
+        return accepted
+
     def announcement(self) -> str:
         """What will run without a question, and what a sandbox has to do with it."""
+        mode = self.mode
         commands = "commands, confined," if self.confined else "commands that certainly change nothing"
         rest = "is asked for" if self.attended else "is refused (--yes allows all)"
         as_it_is = ", and then runs unconfined" if self.confined and not self._all_confined else ""
         words = {
             "ask": f"Reads and harmless commands run at once; all else is asked for{as_it_is}.",
             "auto": f"Edits inside the project and {commands} will run; everything else {rest}.",
-            "plan": "Plan mode: nothing will be changed.",
+            "plan": f"Plan mode: nothing will be changed{' before you accept a plan' * self.attended}.",
             "yolo": "Everything runs without a question (--yes).",
-        }[self.mode]
-        return f"{words} {self._boundary}".strip()
+        }[mode]
+        bounded = (mode != "yolo" or self._all_confined) if self.confined else mode == "auto"
+        return f"{words} {self._boundary if bounded else ''}".strip()
 
     def judge(self, tool: Tool, arguments: dict[str, Any]) -> Verdict:
         """What happens with a call whose arguments fit the schema of `tool`."""
+        mode = self.mode  # it may change meanwhile
+        if tool.name == PROPOSE_PLAN and mode == "plan" and arguments["plan"].strip():
+            return Ask(GO_ON, arguments["plan"], CHOICES, kind="plan")
         leaves = self.confined and tool.name == "bash" and bool(arguments.get("unconfined")) and not _stops(arguments)
-        if leaves and not self.attended and (self.mode == "auto" or (self.mode == "yolo" and self._all_confined)):
+        if leaves and not self.attended and (mode == "auto" or (mode == "yolo" and self._all_confined)):
             return Refuse(_AUTO_UNCONFINED)
-        if self.mode == "yolo" and not (leaves and self._all_confined):
+        if mode == "yolo" and not (leaves and self._all_confined):
             return self._allowed_as_it_is(arguments)
         facts = self._facts(tool, arguments)
         if leaves:
-            facts = replace(facts, harmless=False, why=facts.why or "it asks to leave the sandbox")
-        if facts.secret and self.mode == "auto" and not self.attended:
+            facts = replace(facts, harmless=False, why=_joined(facts.why, "it asks to leave the sandbox"))
+        if facts.secret and mode == "auto" and not self.attended:
             return Refuse(_AUTO_SECRET.format(path=one_line(facts.secret, 200)))
         if facts.harmless:
-            return self._question(tool, arguments, facts) if facts.secret else Allow(place=facts.place)
-        if self.mode == "plan":
+            return self._question(tool, arguments, facts, mode) if facts.secret else Allow(place=facts.place)
+        if mode == "plan":
             return Refuse(_PLAN.format(why=facts.why))
         if self._allowed(facts) and not facts.lost:
             return replace(self._allowed_as_it_is(arguments), place=facts.place)
-        if self.mode == "auto" and not facts.secret:
+        if mode == "auto" and not facts.secret:
             if facts.inside or (self.confined and tool.name == "bash" and not leaves and not facts.lost):
                 return Allow(place=facts.place)
             if not self.attended:
                 return self._refusal(arguments, facts)
-        return self._question(tool, arguments, facts)
+        return self._question(tool, arguments, facts, mode)
 
     def settle(self, tool: Tool, arguments: dict[str, Any], answer: str) -> Verdict:
-        """The verdict once somebody answered: yes, always, no, or words for the model, which are a no as well."""
-        if answer.strip().lower() in ("y", "yes"):
+        """The verdict once somebody answered: yes, always, no, or words for the model, which are a no as well; for a
+        plan the mode in which to go on, from the end of the round on."""
+        word = answer.strip().lower()
+        said = _LEADING_NO.sub("", answer.strip()).rstrip(".")
+        if tool.name == PROPOSE_PLAN:
+            return self._settle_plan(str(arguments.get("plan")), answer, said)
+        if word in ("y", "yes"):
             return self._allowed_as_it_is(arguments)
-        if answer.strip().lower() in ("a", "always"):
+        if word in ("a", "always"):
             facts = self._facts(tool, arguments)
             if not facts.secret:
                 self._prefixes.update(facts.prefixes or ())
@@ -188,10 +228,17 @@ class Permissions:
             return self._allowed_as_it_is(arguments)
         if answer == NOBODY:
             return Refuse(_NOBODY)
-        said = _LEADING_NO.sub("", answer.strip())
-        if said:
-            return Refuse(f"Not run: the user said no, and: {said.rstrip('.')}.")
+        if said and word not in ("e", "edit"):  # and gave no command to run instead
+            return Refuse(f"Not run: the user said no, and: {said}.")
         return Refuse("Not run: the user said no. Do not try it again in another form.")
+
+    def _settle_plan(self, plan: str, answer: str, said: str) -> Verdict:
+        if answer == NOBODY:
+            return Answered(IS_THE_ANSWER, final=plan)
+        if mode := chosen_mode(answer):
+            self._accepted = mode
+            return Answered(ACCEPTED)
+        return Refuse(NOT_ACCEPTED.format(words=f", and: {said}" if said else ""))
 
     def _allowed_as_it_is(self, arguments: dict[str, Any]) -> Allow:
         return Allow(confined=self._all_confined and not arguments.get("unconfined"))
@@ -283,9 +330,9 @@ class Permissions:
             return Refuse(_AUTO_COMMAND.format(why=facts.why))
         return Refuse(_AUTO_OUTSIDE.format(path=arguments.get("file_path"), root=self._workspace.root))
 
-    def _question(self, tool: Tool, arguments: dict[str, Any], facts: _Facts) -> Ask:
+    def _question(self, tool: Tool, arguments: dict[str, Any], facts: _Facts, mode: str) -> Ask:
         detail = _detail(tool, arguments)
-        always = ""
+        choices: tuple[str, ...] = ONCE
         if tool.name == "bash":
             workspace = self._workspace
             where = "" if workspace.cwd == workspace.root else f" in {one_line(workspace.show(workspace.cwd), 200)}"
@@ -303,14 +350,29 @@ class Permissions:
             except ToolError as error:  # it may still succeed, once the calls before it have run
                 detail = f"{error}\n{detail}"
         if facts.secret:
-            text = f"{text} It would show the model {facts.secret}, which may hold secrets."
-        elif facts.lost:
-            text = f"{text} Git's own files would be removed or moved, which undo does not bring back."
+            text += f" It would show the model {facts.secret}, which may hold secrets."
         elif facts.inside is False:
-            text = f"{text} It is outside the project or part of what git runs."
-        elif always:
-            return Ask(f"{text} (always: {always}, until the session ends)", detail, ALWAYS, facts.place)
-        return Ask(text, detail, place=facts.place)
+            text += " It is outside the project or part of what git runs."
+        elif always and not facts.lost:
+            text, choices = f"{text} (always: {always}, until the session ends)", ALWAYS
+        if tool.name == "bash" and mode != "plan":  # where even a person's own command must change nothing
+            choices = (*choices, EDIT)
+        return Ask(text, detail, choices, self._why(arguments, facts), place=facts.place)
+
+    def _why(self, arguments: dict[str, Any], facts: _Facts) -> str:
+        """What keeps a call from running unasked, for a person."""
+        secret = f"it would show the model {facts.secret}, which may hold secrets" if facts.secret else ""
+        if facts.inside is None:
+            bounds = self._boundary.partition(". ")[0].rstrip(".") if self.confined else ""
+            leaves = bounds and arguments.get("unconfined")
+            return _joined(secret, facts.why) + (f" ({bounds})" if leaves else "")
+        return _joined(
+            secret, "it would change a file" + (" outside the project or part of what git runs" * (not facts.inside))
+        )
+
+
+def _joined(*reasons: str) -> str:
+    return "; ".join(filter(None, reasons))
 
 
 def _stops(arguments: dict[str, Any]) -> bool:

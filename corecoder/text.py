@@ -23,6 +23,11 @@ _CONTROL = re.compile(
     r"|\x1b[ -/]*[0-~]?"
     r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
 )
+# Where `@path` may begin: not within an e-mail address, a package name or a URL. In Chinese no blank stands before it.
+AT = r"(?<![A-Za-z0-9_.+\-/@:])@"
+ATTACHED = "\n\n[CoreCoder: what is named with @ above, as read_file shows it]\n"
+"""Stands between the words that a person typed and the files that they named."""
+
 _BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _SUSPECT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -56,6 +61,11 @@ def clip_middle(text: str, limit: int, note: str = "… {dropped:,} characters l
     tail = limit - head
     dropped = len(text) - head - tail
     return f"{text[:head]}\n{note.format(dropped=dropped)}\n{text[len(text) - tail :]}"
+
+
+def typed(prompt: str) -> str:
+    """The words of `prompt` without the files that were put below them."""
+    return prompt.partition(ATTACHED)[0]
 
 
 def listed(names: Sequence[str], most: int) -> str:

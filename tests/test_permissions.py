@@ -151,7 +151,7 @@ def test_a_read_of_a_secret_is_asked_for_once(path: str, mode: str, keys: Path) 
         verdict = judge(mode, tool, **arguments)
         assert isinstance(verdict, Ask), tool.name
         assert "may hold secrets" in verdict.text
-        assert verdict.choices == ("no", "yes")
+        assert "always" not in verdict.choices
         assert judge("yolo", tool, **arguments) == Allow()
 
 
@@ -201,7 +201,7 @@ def test_a_command_that_also_changes_something_is_not_asked_for_as_a_read(keys: 
         assert isinstance(judge("auto", BashTool(), command=command), Refuse), command
         verdict = judge("ask", BashTool(), command=command)
         assert isinstance(verdict, Ask)
-        assert verdict.choices == ("no", "yes")
+        assert verdict.choices == ("no", "yes", "edit")
         assert verdict.text.startswith("Run this command?")
     assert isinstance(judge("plan", BashTool(), command="cat .env", background=True), Refuse)
     arguments = {"file_path": ".env", "old_string": "KEY", "new_string": "X"}
@@ -296,8 +296,8 @@ def test_in_a_sandbox_a_command_that_takes_gits_directory_away_is_asked_for(comm
     permissions.attended = True
     asked = permissions.judge(BashTool(), {"command": command})
     assert isinstance(asked, Ask)
-    assert asked.choices == ("no", "yes")
-    assert "undo does not bring back" in asked.text
+    assert "always" not in asked.choices
+    assert "undo does not bring back" in asked.why
 
 
 @pytest.mark.parametrize("command", NO_LOSSES)
@@ -399,7 +399,7 @@ def test_the_question_says_what_always_stands_for(command: str, stands_for: str)
     assert isinstance(verdict, Ask)
     assert verdict.text == f"Run this command? (always: {stands_for} in this project, until the session ends)"
     assert verdict.detail == command
-    assert verdict.choices == ("no", "yes", "always")
+    assert verdict.choices == ("no", "yes", "always", "edit")
 
 
 NEVER_ALWAYS = r"""
@@ -521,7 +521,7 @@ def test_always_is_not_offered_where_it_would_stand_for_anything(command: str, p
     (project / "pytest").symlink_to("/bin/sh")
     verdict = judge("ask", BashTool(), command=command)
     assert isinstance(verdict, Ask)
-    assert verdict.choices == ("no", "yes")
+    assert verdict.choices == ("no", "yes", "edit")
     assert "always" not in verdict.text
 
 
@@ -668,7 +668,7 @@ def test_a_question_names_what_earlier_commands_changed_and_always_does_not_cove
     verdict = permissions.judge(BashTool(), arguments)
     assert isinstance(verdict, Ask)
     assert verdict.text == f"Run this command with {name} changed by earlier commands?"
-    assert verdict.choices == ("no", "yes")
+    assert verdict.choices == ("no", "yes", "edit")
     workspace.env.pop(name)
     assert permissions.judge(BashTool(), arguments) == Allow()
 

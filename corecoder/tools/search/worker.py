@@ -4,9 +4,11 @@ Requests are objects with `do`, `root` (absolute, real), `seconds`, and
     grep:    `pattern`, `include` (globs), `base`, `only` (root is a file), `without` (patterns of paths that are not
              searched), `ignore`, `most` (shown), `count` (counted)
     glob:    `pattern` (relative, forward slashes), `hidden`, `folders` (nothing else is wanted), `ignore`, `most`
+    list:    `ignore`, `most`: files and directories, level by level
     survey:  `ignore`: which entries a search would leave out, level by level, until a few are known
-Answers, as they are found: `{"found": ...}`, which is [path, number, text] for grep and a path for glob (newest
-first); `{"bad": words}` for a wrong pattern; and last `{"end": {...}}` with totals and notes.
+Answers, as they are found: `{"found": ...}`, which is [path, number, text] for grep, a path for glob (newest first), a
+path below the root for list (with a slash for a directory); `{"bad": words}` for a wrong pattern; and last
+`{"end": {...}}` with totals and notes.
 
 The process ends itself after `seconds`, from a timer in C that no regular expression can hold up.
 """
@@ -248,6 +250,18 @@ def _age(entry: os.DirEntry[str]) -> float:
         return 0.0
 
 
+def listing(request: dict[str, Any]) -> dict[str, Any]:
+    """What there is below the root; `more` if that is more than was wanted."""
+    walk = Walk(request["root"], request["ignore"], links=True, folders=True)
+    skip, total = len(walk.root.rstrip("/")) + 1, 0
+    for entry in walk.files(breadth_first=True):
+        if total == request["most"]:
+            return {"total": total, "more": True, **summary(walk.notes)}
+        total += 1
+        answer(found=entry.path[skip:] + "/" * entry.is_dir(follow_symlinks=False))
+    return {"total": total, "more": False, **summary(walk.notes)}
+
+
 def survey(request: dict[str, Any]) -> dict[str, Any]:
     """What a search below the root leaves out, without searching; ends once there is enough to say, or early."""
     walk = Walk(request["root"], request["ignore"], folders=True)
@@ -273,7 +287,7 @@ def main() -> None:
     """Reads the request, answers, and ends without a traceback whatever happens."""
     request = json.loads(sys.stdin.readline())
     faulthandler.dump_traceback_later(request["seconds"], exit=True, file=open(os.devnull, "w"))  # noqa: SIM115
-    work = {"grep": grep, "glob": glob, "survey": survey}[request["do"]]
+    work = {"grep": grep, "glob": glob, "list": listing, "survey": survey}[request["do"]]
     try:
         answer(end=work(request))
     except (ValueError, re.error, RecursionError, OverflowError) as error:
