@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .errors import ToolError
 from .jobs import CancelToken
-from .permissions import secret_files
+from .secretfiles import secret_files
 from .text import AT, ATTACHED, one_line, plural
 from .tool import ToolContext, ToolResult, Workspace
 from .tools.files import explained, shown

@@ -19,7 +19,8 @@ LAYERS: dict[int, str] = {
     4: "app",
     3: "agent turn dispatch driver",
     2: "context ledger outcome memory meter tiers intake summary tools prompt plan "
-    "permissions prefixes judgement readonly shellparse secretfiles checkpoints checkpointstore snapshot rewind "
+    "permissions prefixes judgement readonly shellparse secretfiles gitloss "
+    "checkpoints checkpointstore snapshot rewind "
     "sessiondiff transcript census mentions fileindex",
     1: "llm stream reader retries providers refusals dialects shapes wire models scripted errorbody sse toolcalls "
     "session sessiondir journal tool config "
@@ -46,6 +47,7 @@ WORTH_A_LATE_IMPORT = {
 WORTH_A_LATE_IMPORT |= {"ctypes", "tomllib", "tomli", "difflib", "tree_sitter", "tree_sitter_bash"}
 OURS_WORTH_A_LATE_IMPORT = {
     "judgement",
+    "gitloss",
     "prefixes",
     "readonly",
     "shellparse",
