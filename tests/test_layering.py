@@ -263,7 +263,7 @@ def _defined(module: Module) -> set[str]:
     """Every name that a module gives to something of its own."""
     names = set()
     for node in module.nodes:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             names.add(node.id)
