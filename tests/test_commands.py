@@ -268,6 +268,7 @@ def test_a_recap_shows_the_last_prompt_and_the_end_of_the_last_answer(home: Path
     again = Session.load(agent.session.path)
     recap(again, Screen(stream, {}))
     assert stream.getvalue() == (
+        f"Going on with session {again.id}, 2 turns so far:\n"
         "› second prompt\n  more\n  more\n  …\n  …\n  line 47\n  line 48\n  line 49\n  ```\n  code\n  ```\n"
     )
     recap(Session.in_memory(), Screen(stream, {}))

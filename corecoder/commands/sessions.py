@@ -119,10 +119,12 @@ def clear(console: Console, _argument: str) -> None:
 
 
 def recap(session: Session, screen: Screen) -> None:
-    """Shows again, for whoever goes on with `session`, its last prompt and the end of the last answer."""
+    """Shows again, for whoever goes on with `session`, its last prompt and the end of the last answer; nothing of a new
+    one."""
     room = max(20, screen.width - 4)
     turns = session.turns
     if turns:
+        screen.line(f"Going on with session {session.id}, {plural(len(turns), 'turn')} so far:", "dim")
         prompt = _wrapped(typed(text_of(session.message(turns[-1][1]))), room)
         more = ["…"] if len(prompt) > _PROMPT_LINES else []
         for mark, line in zip("›   ", [*prompt[:_PROMPT_LINES], *more], strict=False):
