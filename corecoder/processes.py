@@ -15,9 +15,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
+
+from .values import dataclass
 
 MARK = "CORECODER_MARK"  # in the environment of every process that we start: the marks of its calls, each with a colon
 _PROC = "/proc"

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from .checkpoints import CheckpointError, Checkpoints
 from .journal import words
@@ -19,6 +18,7 @@ from .session import Session
 from .snapshot import ABSENT, State, shown
 from .text import plural
 from .tools.diff import Span, unified
+from .values import dataclass
 
 _BINARY_LOOK = 8_000  # bytes in which a zero marks a file as binary, as git does it
 

@@ -13,7 +13,6 @@ import os
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from ..agent import Agent
@@ -22,6 +21,7 @@ from ..errors import CoreCoderError
 from ..events import Event
 from ..render import Renderer
 from ..terminal import Screen
+from ..values import dataclass
 
 _NAME = re.compile(r"/([a-z][a-z-]*)(?:\s+|$)")
 
