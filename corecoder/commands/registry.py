@@ -19,8 +19,10 @@ from ..agent import Agent
 from ..config import Config
 from ..errors import CoreCoderError
 from ..events import Event
+from ..layout import clip
 from ..render import Renderer
 from ..terminal import Screen
+from ..text import one_line
 from ..values import dataclass
 
 _NAME = re.compile(r"/([a-z][a-z-]*)(?:\s+|$)")
@@ -141,6 +143,11 @@ class Commands:
             return None
         hint = f"Did you mean /{close[0]}?" if close else "/help lists the commands."
         raise UnknownCommand(f"There is no command /{name}. {hint}")
+
+
+def fitted(text: str, room: int) -> str:
+    """`text` as one line of at most `room` columns of the terminal."""
+    return clip(one_line(text, room), room)
 
 
 def two_columns(screen: Screen, rows: Sequence[tuple[str, str]]) -> None:

@@ -12,8 +12,8 @@ from ..models import known_names
 from ..permissions import MODES
 from ..prompt import AGENTS
 from ..providers import PRESETS
-from ..render import tokens
 from ..trust import set_trust
+from ..words import tokens
 from .registry import Console, command, two_columns
 
 _MOST_MODELS = 40  # listed on the screen
