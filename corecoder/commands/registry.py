@@ -19,7 +19,7 @@ from ..agent import Agent
 from ..config import Config
 from ..errors import CoreCoderError
 from ..events import Event
-from ..layout import clip
+from ..layout import clip, wrap
 from ..render import Renderer
 from ..terminal import Screen
 from ..text import one_line
@@ -148,6 +148,12 @@ class Commands:
 def fitted(text: str, room: int) -> str:
     """`text` as one line of at most `room` columns of the terminal."""
     return clip(one_line(text, room), room)
+
+
+def indented(screen: Screen, text: str, style: str = "") -> None:
+    """Words of ours, all their lines set in a little."""
+    for line in wrap([(text, "")], max(20, screen.width - 3)):
+        screen.line(f"  {''.join(piece for piece, _ in line)}", style)
 
 
 def two_columns(screen: Screen, rows: Sequence[tuple[str, str]]) -> None:

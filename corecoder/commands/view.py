@@ -14,7 +14,7 @@ from ..text import plural
 from ..tokens import schema_tokens
 from ..words import money
 from ..words import tokens as short
-from .registry import Console, command, fitted, two_columns
+from .registry import Console, command, fitted, indented, two_columns
 
 # What is counted, in words, and its colour.
 _KINDS = {
@@ -191,7 +191,7 @@ def config(console: Console, argument: str) -> None:
     two_columns(screen, rows)
     if argument:
         meta = chosen[0].metadata
-        return screen.prose(f"  {meta['about']}; accepted: {meta['form'].accepts}", "dim")
+        return indented(screen, f"{meta['about']}; accepted: {meta['form'].accepts}", "dim")
     return screen.line(f"  home: {settings.home}", "dim")
 
 
