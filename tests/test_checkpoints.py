@@ -24,6 +24,7 @@ from corecoder.messages import unpaired
 from corecoder.permissions import Permissions
 from corecoder.scripted import ScriptedLLM, call
 from corecoder.session import Session
+from corecoder.sessiondir import project_directory
 from corecoder.snapshot import ignored_directories
 from corecoder.tool import Workspace
 
@@ -773,3 +774,35 @@ def test_no_undo_is_led_astray_by_a_command_that_goes_on(at: Project) -> None:
         finally:
             os.killpg(flipping.pid, signal.SIGKILL)
     assert os.listdir(outside) == []
+
+
+def test_what_is_kept_of_all_projects_together_is_bounded_and_goes_with_the_project(home: Path, project: Path) -> None:
+    others = {}
+    for number, name in enumerate(("gone", "oldest", "older", "recent", "used")):
+        other = project.parent / name
+        other.mkdir()
+        kept = Checkpoints(home, Workspace.at(other))
+        with kept.step({"file_path": str(other / "f")}, CancelToken(), print):
+            (other / "f").write_bytes(os.urandom(100_000))
+            (other / "f").write_bytes(os.urandom(100_000))
+        (other / "f").unlink()
+        if name != "used":
+            kept.close()
+        others[name] = (kept, project_directory(home, other, "checkpoints"))
+        if name != "recent":
+            for file in others[name][1].iterdir():
+                os.utime(file, (number, number))
+    shutil.rmtree(project.parent / "gone")
+
+    def left_after_a_step(in_all: int) -> set[str]:
+        mine = Checkpoints(home, Workspace.at(project), Bounds(stored_in_all=in_all))
+        with mine.step({"file_path": str(project / "f")}, CancelToken(), print):
+            pass
+        mine.close()
+        return {name for name, (_, folder) in others.items() if folder.exists()}
+
+    assert left_after_a_step(10_000_000) == {"oldest", "older", "recent", "used"}
+    total = sum(file.stat().st_size for file in (home / "checkpoints").glob("*/*"))
+    assert left_after_a_step(total - 1) == {"older", "recent", "used"}
+    assert left_after_a_step(0) == {"recent", "used"}
+    others["used"][0].close()
