@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from .outcome import CHANGED
 from .permissions import EDIT, Allow, Answered, Ask, Permissions, Refuse, Verdict
 from .text import one_line
 from .tool import Tool, ToolContext, ToolResult, checked_arguments
+from .values import dataclass
 
 MAX_TOGETHER = 8
 KEPT_OUTPUT = 4000  # characters of live output kept for a call that is interrupted
@@ -157,11 +158,14 @@ class Dispatcher:
             if prepared.result is None:
                 jobs[driver.start(f"tool {prepared.call.name}", self._work(prepared))] = prepared
         started = time.monotonic()
-        done = yield from driver.wait(jobs)
-        for job, prepared in jobs.items():
-            prepared.seconds = (done[job].ended if job in done else time.monotonic()) - started
-            result = _result(prepared, done.get(job))
-            prepared.result = replace(result, content=prepared.changed + result.content)
+        done: dict[Job, JobDone] = {}
+        try:
+            done = yield from driver.wait(jobs)
+        finally:  # a closed generator included: what ran is not to be called "not run"
+            for job, prepared in jobs.items():
+                prepared.seconds = (done[job].ended if job in done else time.monotonic()) - started
+                result = _result(prepared, done.get(job))
+                prepared.result = replace(result, content=prepared.changed + result.content)
         for prepared in group:
             assert prepared.result is not None
             result = prepared.result

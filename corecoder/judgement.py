@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from .gitdir import lines_of
@@ -29,6 +28,7 @@ from .readonly import (
 from .secretfiles import SecretFiles, TooMany
 from .shellparse import ANY, GLOB, Simple, Unclear, simple_commands
 from .tool import lies_in
+from .values import dataclass
 
 _NONE = frozenset[str]()
 _HIDDEN: dict[str, frozenset[str] | None] = {

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from .plan import ACCEPTED, CHOICES, GO_ON, IS_THE_ANSWER, NOT_ACCEPTED, PROPOSE
 from .secretfiles import secret_files
 from .text import listed, one_line
 from .tool import Tool, Workspace, lies_in
+from .values import dataclass
 
 if TYPE_CHECKING:
     from .judgement import Part, Place

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from fnmatch import translate
 
 from .config import corecoder_home
@@ -19,6 +18,7 @@ from .prompt import AGENTS
 from .sandbox import HIDDEN
 from .sessiondir import project_directory
 from .tool import Workspace
+from .values import dataclass
 
 _SURE = re.compile(
     r"\.env\.(?!example$|sample$|template$|dist$|defaults?$).+|(?!\.?(?:example|sample|template|dist|defaults?)\.).*\.env"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +16,7 @@ from ..errors import ToolError
 from ..secretfiles import SecretFiles, TooMany, secret_files
 from ..text import listed, one_line, plural
 from ..tool import Tool, ToolContext, ToolResult
+from ..values import dataclass
 from . import ripgrep
 from .files import locate, look, shown
 from .finding import TIME_LIMIT, Answer, anyway, asking, heard, left_out, stopped
