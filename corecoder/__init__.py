@@ -38,7 +38,7 @@ _HOMES = {
     **dict.fromkeys(
         (
             "Event TurnStarted StepStarted TextDelta ReasoningDelta MessageCompleted ToolStarted ToolOutput "
-            "ToolFinished Question Retrying Compacted UsageUpdated TodoChanged Notice Steered ModeChanged "
+            "ToolFinished Question Retrying Compacting Compacted UsageUpdated TodoChanged Notice Steered ModeChanged "
             "TurnFinished Usage"
         ).split(),
         "events",

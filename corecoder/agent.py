@@ -23,6 +23,7 @@ from .driver import Answer, CancelRequest, Driver, Steer, TurnCancelled
 from .errors import ContextOverflow, CoreCoderError, ProviderError, SessionError
 from .events import (
     Compacted,
+    Compacting,
     Event,
     MessageCompleted,
     Notice,
@@ -429,6 +430,7 @@ class Agent:
         if self.context.ranks_wanted(view):
             driver.start("token ranks", lambda _job: self.context.load_ranks(view))
         spent = self.llm.total
+        yield Compacting()
 
         def work(job: Job) -> bool:
             return self.context.maybe_compress(view, self.llm, force=force, token=job.token, focus=focus)

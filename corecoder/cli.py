@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .config import Config
+    from .editor import Editor
     from .terminal import Screen, Signals
+    from .ui import Ui
 
 USAGE, ERROR, INTERRUPTED = 2, 1, 130
 
@@ -203,7 +205,9 @@ def _front_end(
         from .firstrun import local_flags
 
         flags |= local_flags(args.model, err)
-    config = _settled(flags, directory, one_shot, err)
+    if not one_shot:
+        return _interactive(args, flags, directory, out, signals, last=last)
+    config = _settled(flags, directory, err)
     if config is None:
         return lambda: USAGE
     if args.resume == "" and not args.one_shot:
@@ -211,26 +215,76 @@ def _front_end(
 
         list_sessions(out, config.home, directory)
         return lambda: 0
+    from . import print_mode
     from .app import build_agent
 
-    resume = "latest" if args.resume_last else args.resume
-    begin = None
-    if one_shot:  # the model client loads while the session is opened, a sandbox looked for and the pipe read
-        from . import print_mode
-
-        begin = print_mode.warm_up
-    agent = build_agent(config, directory=directory, interactive=not one_shot, resume=resume, begin=begin)
+    # The model client loads while the session is opened, a sandbox looked for and the pipe read.
+    agent = build_agent(config, directory=directory, resume=_resumed(args), begin=print_mode.warm_up)
     agent.workspace.processes.sole = last
-    if one_shot:
-        stdin = None if args.no_stdin else sys.stdin
-        return lambda: print_mode.one_shot(agent, args.prompt or "", stdin, out=out, err=err, signals=signals)
-    from .repl import Repl, make_reader
-
-    return Repl(agent, config, flags, out, signals, make_reader(agent, out)).loop
+    stdin = None if args.no_stdin else sys.stdin
+    return lambda: print_mode.one_shot(agent, args.prompt or "", stdin, out=out, err=err, signals=signals)
 
 
-def _settled(flags: dict[str, object], directory: Path, one_shot: bool, err: Screen) -> Config | None:
-    """The settings of this run; None, after words on what to do, where they do not suffice to send a request."""
+def _resumed(args: argparse.Namespace) -> str | None:
+    return "latest" if args.resume_last else args.resume or None
+
+
+def _interactive(
+    args: argparse.Namespace,
+    flags: dict[str, object],
+    directory: Path,
+    out: Screen,
+    signals: Signals,
+    *,
+    last: bool,
+) -> Callable[[], int]:
+    """A conversation, ready to run. Where the terminal can do it, its input line comes first and the agent loads
+    behind it."""
+    import os
+
+    if not out.terminal or os.environ.get("TERM") in (None, "", "dumb"):
+        from .ui import Plain
+
+        plain = Plain(out, signals)
+        return lambda: _converse(args, flags, directory, out, signals, plain, None, last=last)
+    from .editor import Editor
+
+    editor = Editor(signals)
+    return lambda: editor.run(
+        lambda: _converse(args, flags, directory, editor.screen, signals, editor, editor, last=last)
+    )
+
+
+def _converse(
+    args: argparse.Namespace,
+    flags: dict[str, object],
+    directory: Path,
+    screen: Screen,
+    signals: Signals,
+    ui: Ui,
+    editor: Editor | None,
+    *,
+    last: bool,
+) -> int:
+    """Settings, agent, conversation."""
+    config = _settled(flags, directory, screen, ui)
+    if config is None:
+        return USAGE
+    from .app import build_agent
+    from .print_mode import warm_up
+    from .repl import Repl
+
+    agent = build_agent(config, directory=directory, interactive=True, resume=_resumed(args), begin=warm_up)
+    agent.workspace.processes.sole = last
+    repl = Repl(agent, config, flags, screen, signals, ui)
+    if editor is not None:
+        repl.attach(editor)
+    return repl.loop(*(["/resume"] if args.resume == "" else []))
+
+
+def _settled(flags: dict[str, object], directory: Path, err: Screen, ui: Ui | None = None) -> Config | None:
+    """The settings of this run; None, after words on what to do, where they do not suffice to send a request. `ui` is
+    where the person can be asked."""
     from .config import load_config
 
     config = load_config(flags, cwd=directory)
@@ -245,7 +299,7 @@ def _settled(flags: dict[str, object], directory: Path, one_shot: bool, err: Scr
     from .providers import find_local_servers
 
     servers = find_local_servers()
-    if servers and not one_shot and firstrun.offer(servers, err):
+    if servers and ui is not None and firstrun.offer(servers, ui):
         flags |= firstrun.chosen(servers[0], None, err)
         return load_config(flags, cwd=directory)
     err.line(firstrun.ways_on(config, servers))

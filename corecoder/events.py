@@ -11,8 +11,8 @@ Order within one turn, all from one generator:
         Question*                                 consent for the calls of this reply, one at a time, before any runs
         ToolStarted ToolOutput* ToolFinished      per call; neighbours that run together interleave, and every
                                                   ToolFinished comes in the order of the calls
-    Compacted, Notice, TodoChanged, Retrying,     anywhere between the first and the last
-    Steered, ModeChanged
+    Compacting, Compacted, Notice, TodoChanged,   anywhere between the first and the last
+    Retrying, Steered, ModeChanged
     TurnFinished                                  exactly one, last, unless the generator is closed
 
 A refused call has ToolStarted and ToolFinished like any other, with `ok` false. Every event carries `agent`, empty
@@ -165,6 +165,11 @@ class Retrying(Event):
     reason: str
     delay: float
     attempt: int
+
+
+@dataclass(frozen=True)
+class Compacting(Event):
+    """The view is about to be made smaller, which may take a request; Compacted follows if it got smaller."""
 
 
 @dataclass(frozen=True)

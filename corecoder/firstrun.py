@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 from .config import Config
 from .errors import ConfigError
 from .providers import PRESETS, LocalServer, find_local_servers
 from .terminal import Screen
+from .ui import Ui
 
 WAYS_ON = """\
 No model is set up yet. Three ways to go on:
@@ -59,11 +58,13 @@ def chosen(server: LocalServer, model: str | None, err: Screen) -> dict[str, obj
     return {"base_url": server.preset.base_url, "model": name, "local": True}
 
 
-def offer(servers: list[LocalServer], err: Screen) -> bool:
-    """Asks the person at the terminal whether to use the server that is running here; yes is the default."""
-    err.write(f"No model is set up, but a model server is running here: {_words(servers[0])}. Use it? [Y/n] ")
-    answer = sys.stdin.readline()
-    return bool(answer) and answer.strip().lower() in ("", "y", "yes")
+def offer(servers: list[LocalServer], ui: Ui) -> bool:
+    """Asks the person whether to use the server that is running here; yes is the default."""
+    words = f"No model is set up, but a model server is running here: {_words(servers[0])}. Use it? [Y]es, [n]o"
+    try:
+        return ui.choose(words, {"": "yes", "y": "yes", "n": "no"}) == "yes"
+    except KeyboardInterrupt:
+        return False
 
 
 def _words(server: LocalServer) -> str:

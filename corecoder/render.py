@@ -11,13 +11,14 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import Any, Protocol
 
 from .events import (
     Compacted,
     Event,
     MessageCompleted,
     Notice,
+    Question,
     ReasoningDelta,
     Retrying,
     TextDelta,
@@ -44,6 +45,13 @@ _ENDING = re.compile(
 )
 
 
+class Live(Protocol):
+    """The place below everything printed, which a terminal that can redraw a few lines offers."""
+
+    def show(self, text: str) -> None:
+        """What stands there until it is replaced, "" for nothing; the end of it is shown if it is long."""
+
+
 class Renderer:
     """Shows one turn after the other on a Screen.
 
@@ -51,8 +59,11 @@ class Renderer:
     shown when its message is whole, and the final answer is left to the caller. `root` shortens paths inside it.
     """
 
-    def __init__(self, screen: Screen, *, streaming: bool, root: PurePath | None = None) -> None:
+    def __init__(
+        self, screen: Screen, *, streaming: bool, root: PurePath | None = None, live: Live | None = None
+    ) -> None:
         self._screen = screen
+        self._live = live
         self._streaming = streaming
         self._root = root
         self._turn_started()
@@ -76,6 +87,17 @@ class Renderer:
         show = self._show.get(type(event))
         if show is not None:
             show(event)
+
+    def question(self, question: Question) -> None:
+        """Shows the whole of what is asked for: the words, why it is asked, and the command, diff or plan."""
+        self._screen.prose(question.text, "bold yellow")
+        if question.why:
+            self._screen.prose(question.why, "dim")
+        if question.detail:
+            self._screen.line("\n".join(f"  {line}" for line in question.detail.splitlines()))
+
+    def unfold(self) -> None:
+        """Prints whole what was folded last; called again, what was folded before that."""
 
     def _turn_started(self, _event: TurnStarted | None = None) -> None:
         self._reasoning = False

@@ -1,57 +1,37 @@
-"""The prompt in the terminal, in its plain form: read, run one turn, show its events, read again.
+"""A conversation: read a line, do what it asks for, read again.
 
-Reading is behind `Reader`, so that a terminal without cursor control (TERM=dumb, an output that goes elsewhere) gets
-plain lines and tests can type. The turn runs on this thread, between two reads, and is touched in one place,
-`follow`. The price of the plain form: nothing can be typed while the agent works.
+It runs on one thread and is written in a straight line; what the person does meanwhile comes in through `_meanwhile`,
+from the thread that draws. Whether there is a live input line or only plain lines is the affair of `Ui`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import os
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any, Protocol
-
-from prompt_toolkit import PromptSession
-from prompt_toolkit.application import Application
-from prompt_toolkit.history import FileHistory
-from prompt_toolkit.input.typeahead import clear_typeahead
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from .agent import Agent
 from .app import build_agent
-from .commands import COMMANDS, Leave
+from .commands import COMMANDS, Command, Leave
 from .config import Config
 from .errors import CoreCoderError
-from .events import Event, Question
-from .print_mode import CLOSING, warm_up
+from .events import Event, ModeChanged, Question, Steered, TurnFinished, UsageUpdated
+from .jobs import CancelToken, Jobs
+from .print_mode import CLOSING
 from .render import Renderer
+from .status import Activity, Status, branch_of
 from .terminal import Screen, Signals
+from .ui import WORDS, Turn, Ui
 
-try:
-    import termios
-except ImportError:  # Windows
-    termios = None  # type: ignore[assignment] # the absence is what is tested below
+if TYPE_CHECKING:
+    from .editor import Editor
 
-PROMPT = "› "
-AGAIN = "(Ctrl+C again or Ctrl+D leaves)"
-
-
-class Reader(Protocol):
-    """Where prompts and answers come from. Both raise EOFError at the end and KeyboardInterrupt for Ctrl+C."""
-
-    def read(self) -> str:
-        """The next prompt, which may have several lines."""
-
-    def ask(self, words: str) -> str:
-        """A line in answer to `words`; nothing that was typed before it was asked."""
+MODES = ("ask", "auto", "plan")  # what Shift+Tab goes through
+WHY, EDIT = "why", "edit"
+NOT_NOW = "Your command would get in the way of what runs. Esc stops the turn; the line stays as it is."
 
 
 class Repl:
-    """One run of the REPL; also what slash commands may use."""
+    """One run of the REPL; also the `Console` of the slash commands."""
 
     def __init__(
         self,
@@ -60,59 +40,73 @@ class Repl:
         flags: Mapping[str, object],
         screen: Screen,
         signals: Signals,
-        reader: Reader,
+        ui: Ui,
     ) -> None:
         self.agent = agent
         self.config = config
         self.flags = flags
         self.screen = screen
-        self.renderer = Renderer(screen, streaming=True, root=agent.workspace.root)
+        self.renderer = Renderer(screen, streaming=True, root=agent.workspace.root, live=ui.live)
+        self.status = Status(ascii=screen.ascii)
         self._signals = signals
-        self._reader = reader
+        self._ui = ui
+        self._next: list[str] = []  # what is done before a line is read
+        self._steering: list[str] = []  # words on their way to the model
+        self._jobs = Jobs()
         self._leaving: int | None = None
-        self._next = ""
 
-    def loop(self) -> int:
-        """Reads and runs until the person leaves or a signal ends it; gives the exit code."""
+    def attach(self, editor: Editor) -> None:
+        """Gives a live input line what it shows and what its keys do."""
+        editor.status = self.status.parts
+        editor.on_mode = self._next_mode
+        editor.on_unfold = self.renderer.unfold
+        editor.open_history(self.agent.session.path.parent / "history")
+
+    def loop(self, *first: str) -> int:
+        """Does what `first` asks for, then reads and runs until the person leaves or a signal ends it; gives the exit
+        code."""
+        self._next += first
         try:
             self._greet()
             while self._leaving is None:
                 self._once()
-            return self._leaving
+            return self._leaving if self._signals.exit_code is None else self._signals.exit_code
         finally:
             with self._signals.holding():
                 self.agent.close(CLOSING)
 
+    # -- what commands may use
+
     def follow(self, events: Iterator[Event]) -> Iterator[Event]:
-        """Passes events on while Ctrl+C cancels what makes them; SIGTERM and SIGHUP also end the loop afterwards."""
-        with self._signals.cancelling(self.agent.cancel):
-            yield from events
-        caught, self._signals.caught = self._signals.caught, None
-        if caught is not None and caught != 2:
-            self._leaving = 128 + caught
+        """Passes events on while the person can stop what makes them, and be heard."""
+        activity = Activity(self.agent.workspace.root)
+        with self._ui.working(Turn(self.agent.cancel, self._meanwhile, activity.words)):
+            for event in events:
+                activity.note(event)
+                self._keep_status(event)
+                yield event
+        self._look()
 
     def submit(self, prompt: str) -> None:
         """Runs a turn with `prompt` next."""
-        self._next = prompt
+        self._next.append(prompt)
 
     def pick(self, title: str, rows: Sequence[str]) -> int | None:
-        """Shows numbered rows and reads a number."""
-        for number, row in enumerate(rows, 1):
-            self.screen.line(f"  {number:>3}  {row}")
-        try:
-            answer = self._reader.ask(f"{title} (a number, or nothing) ").strip()
-        except (EOFError, KeyboardInterrupt):
-            return None
-        return int(answer) - 1 if answer.isascii() and answer.isdecimal() and 0 < int(answer) <= len(rows) else None
+        """Lets the person choose one of `rows`."""
+        return self._ui.pick(title, rows)
 
     def reopen(self, resume: str | None) -> None:
-        """Closes this session and opens another one."""
-        agent = build_agent(
-            self.config, directory=self.agent.workspace.root, interactive=True, resume=resume, llm=self.agent.llm
+        """Goes on with another session, None for a new one."""
+        before = self.agent
+        self.agent = build_agent(
+            self.config, directory=before.workspace.root, interactive=True, resume=resume, llm=before.llm
         )
-        self.agent.workspace.end_processes(CLOSING)
-        self.agent.session.close()
-        self.agent = agent
+        self.agent.workspace.processes.sole = before.workspace.processes.sole
+        before.workspace.end_processes(CLOSING)
+        before.session.close()
+        self._look()
+
+    # -- lines
 
     def _greet(self) -> None:
         agent, screen = self.agent, self.screen
@@ -122,192 +116,148 @@ class Repl:
             screen.prose(f"warning: {notice}", "yellow")
         if view := agent.session.view:
             screen.prose(f"Going on with session {agent.session.id}: {len(view)} messages in view.", "dim")
+        self._look()
 
     def _once(self) -> None:
         """One line, and what it asks for."""
-        line, self._next = self._next or self._read(), ""
-        if line is None:
-            self._leaving = 0
-        elif line.strip():
-            try:
+        try:
+            line = self._next.pop(0) if self._next else self._ui.read()
+            if line.strip():
                 self._take(line)
-            except Leave:
-                self._leaving = 0
-            except (CoreCoderError, OSError) as error:
-                self.screen.prose(f"error: {error}", "red")
-
-    def _read(self) -> str | None:
-        """The next line; None when the person leaves, with Ctrl+D or Ctrl+C on two empty lines in a row."""
-        for words in (AGAIN, ""):
-            try:
-                return self._reader.read()
-            except EOFError:
-                return None
-            except KeyboardInterrupt:
-                self.screen.line(words, "dim")
-        return None
+        except (EOFError, Leave):
+            self._leaving = 0
+        except (CoreCoderError, OSError) as error:
+            self.screen.prose(f"error: {error}", "red")
 
     def _take(self, line: str) -> None:
         if found := COMMANDS.parse(line):
             command, argument = found
-            return command.run(self, argument)
-        for event in self.follow(self.agent.run(line.strip())):
+            command.run(self, argument)
+            return self._look()
+        return self._turn(self.agent.run(line.strip()))
+
+    def _turn(self, events: Iterator[Event]) -> None:
+        for event in self.follow(events):
             if isinstance(event, Question):
                 self._question(event)
             else:
                 self.renderer.show(event)
-        return None
+            if isinstance(event, Steered) and event.text in self._steering:
+                self._steering.remove(event.text)
+            elif isinstance(event, TurnFinished):
+                self._hand_back(event.stop_reason == "cancelled")
+
+    def _hand_back(self, cancelled: bool) -> None:
+        """Words that never reached the model: back to the line, or the next prompt where the turn ended by itself."""
+        words, self._steering = "\n".join(self._steering), []
+        if words and cancelled:
+            self._ui.give_back(words)
+        elif words:
+            self._next.append(words)
+
+    def _meanwhile(self, line: str) -> str:
+        """A line that was entered while something runs; why it was not taken, "" if it was. Never waits."""
+        try:
+            found = COMMANDS.parse(line)
+        except CoreCoderError as error:
+            return str(error)
+        if found is None:
+            self._steering.append(line.strip())
+            self.agent.steer(line.strip())
+            self.screen.line(f"  queued: {line.strip()}", "dim")
+            return ""
+        command, argument = found
+        if command.name == "exit":
+            self._ui.leave()
+        elif command.anytime:
+            self._jobs.start(f"/{command.name}", lambda _job: self._look_up(command, argument), CancelToken())
+        else:
+            self._next.append(line)
+            self.screen.line(f"  {line.strip()} runs when the turn has ended", "dim")
+        return ""
+
+    def _look_up(self, command: Command, argument: str) -> None:
+        try:
+            command.run(self, argument)
+        except (CoreCoderError, OSError) as error:
+            self.screen.prose(f"error: {error}", "red")
+
+    # -- questions
 
     def _question(self, question: Question) -> None:
-        """Shows the whole of what is asked for and passes the answer on; Ctrl+C there stops the turn."""
-        screen = self.screen
-        screen.prose(question.text, "bold yellow")
-        if question.detail:
-            screen.line("\n".join(f"  {line}" for line in question.detail.splitlines()))
+        """Shows the whole of what is asked for and passes the answer on; who does not answer stops the turn."""
+        self.renderer.question(question)
         try:
-            with self._signals.raising():
-                answer = self._reader.ask(choices_words(question))
-        except EOFError:
-            answer = ""
+            answer, command = self._answer(question)
         except KeyboardInterrupt:
             return self.agent.cancel()
-        except SystemExit as stop:
-            self._leaving = int(str(stop.code))
-            return self.agent.cancel()
-        return self.agent.answer(question.question_id, meant(answer, question))
+        self.screen.line(f"  ↳ {answer}", "dim")
+        return self.agent.answer(question.question_id, answer, command)
+
+    def _answer(self, question: Question) -> tuple[str, str | None]:
+        """The answer, and the command as the person changed it."""
+        if not question.choices:
+            return self._ui.line(question.text), None
+        keys = keys_of(question)
+        words = choices_words(question, keys)
+        while True:
+            answer = self._ui.choose(words, keys)
+            try:
+                if answer == WHY:
+                    self.screen.prose(question.why, "dim")
+                elif answer == EDIT:
+                    return answer, self._ui.line("run instead", question.detail)
+                elif answer == WORDS:
+                    return f"no, {self._ui.line('no, because')}", None
+                else:
+                    return answer if answer in question.choices else f"no, {answer}", None
+            except KeyboardInterrupt:  # back to the question
+                continue
+
+    # -- the status line
+
+    def _keep_status(self, event: Event) -> None:
+        if isinstance(event, UsageUpdated):
+            self.status.used, self.status.usable = event.context, self.agent.context.usable
+            self.status.cost = event.total.cost
+            self.status.cached = event.total.cached / (event.total.prompt or 1)
+        elif isinstance(event, ModeChanged):
+            self.status.mode = event.mode
+
+    def _look(self) -> None:
+        """Looks at everything the status line shows."""
+        agent, config, status = self.agent, self.config, self.status
+        status.model, status.mode, status.branch = agent.llm.model, agent.mode, branch_of(agent.workspace.root)
+        status.used, status.usable = agent.context.fill(agent.session.view), agent.context.usable
+        status.marks = (config.snip_at, config.summarize_at, config.collapse_at)
+        status.cost = agent.usage.cost if agent.usage.prompt else None
+        status.cached = agent.usage.cached / (agent.usage.prompt or 1)
+
+    def _next_mode(self) -> None:
+        """Shift+Tab. Never waits."""
+        at = MODES.index(self.agent.mode) + 1 if self.agent.mode in MODES else 0
+        self.agent.set_mode(MODES[at % len(MODES)])
+        self.status.mode = self.agent.mode
 
 
-def choices_words(question: Question) -> str:
-    """`[y]es, [a]lways, [N]o: `; the default, which is the first choice, in capitals and last."""
-    if question.kind != "consent":
-        return f"({' / '.join(question.choices)}) " if question.choices else "answer: "
-    default, *others = question.choices
-    options = [f"[{choice[0]}]{choice[1:]}" for choice in others] + [f"[{default[0].upper()}]{default[1:]}"]
-    return f"{', '.join(options)}, or no with words for the model: "
-
-
-def meant(answer: str, question: Question) -> str:
-    """What was typed as one of the choices; other words to a question of consent are a no that says why."""
-    answer = answer.strip()
-    default = question.choices[0] if question.choices else ""
+def keys_of(question: Question) -> dict[str, str]:
+    """The key of each choice, its first letter that is free; Enter is the first choice."""
+    keys = {"": question.choices[0]}
     for choice in question.choices:
-        if answer.lower() in (choice.lower(), choice[0].lower()):
-            return choice
-    if not answer:
-        return default
-    return f"no, {answer}" if question.kind == "consent" else answer
+        keys[next(letter for letter in choice if letter not in keys)] = choice
+    if question.kind in ("consent", "plan"):
+        keys["w"] = WORDS
+    if question.why:
+        keys["?"] = WHY
+    return keys
 
 
-class History(FileHistory):
-    """The prompts of one project, readable for their owner only; kept in memory where they cannot be written."""
-
-    def load_history_strings(self) -> Iterator[str]:
-        """The newest first; none where the file cannot be read."""
-        with contextlib.suppress(OSError):
-            yield from super().load_history_strings()
-
-    def store_string(self, string: str) -> None:
-        """Adds one prompt to the file."""
-        with contextlib.suppress(OSError):
-            Path(os.fsdecode(self.filename)).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(self.filename, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600))
-            super().store_string(string)
-
-
-class LineReader:
-    """Reads with prompt_toolkit: several lines, history, bracketed paste."""
-
-    def __init__(self, history: Path, on_ready: Callable[[], None]) -> None:
-        self._session: PromptSession[str] = PromptSession(
-            PROMPT,
-            multiline=True,
-            prompt_continuation=" " * len(PROMPT),
-            history=History(history),
-            key_bindings=_bindings(),
-            enable_suspend=True,
-        )
-        self._answers: PromptSession[str] = PromptSession()
-        # It logs a signal that comes while it reads the history with a traceback, which nobody may see.
-        logging.getLogger("prompt_toolkit").addHandler(logging.NullHandler())
-
-        def ready(app: Application[Any]) -> None:
-            """Loads what is slow to load once the prompt can be seen."""
-            app.after_render -= ready
-            on_ready()
-
-        self._session.app.after_render += ready
-
-    def read(self) -> str:
-        """The next prompt."""
-        return self._prompt(self._session)
-
-    def ask(self, words: str) -> str:
-        """A line in answer to `words`."""
-        clear_typeahead(self._session.input)
-        if termios is not None:
-            with contextlib.suppress(termios.error, OSError):
-                termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
-        return self._prompt(self._answers, words)
-
-    def _prompt(self, session: PromptSession[str], *words: str) -> str:
-        """Prompts; a signal that comes while the first line is drawn must not leave bracketed paste switched on."""
-        try:
-            return session.prompt(*words)
-        except SystemExit:
-            session.app.renderer.reset()
-            raise
-
-
-def _bindings() -> KeyBindings:
-    """Enter sends, Alt+Enter and Ctrl+J start a line, Ctrl+C clears what there is or interrupts."""
-    bindings = KeyBindings()
-
-    @bindings.add("enter")
-    def _send(event: KeyPressEvent) -> None:
-        event.current_buffer.validate_and_handle()
-
-    @bindings.add("escape", "enter")
-    @bindings.add("c-j")
-    def _new_line(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
-
-    @bindings.add("c-c")
-    @bindings.add("<sigint>")
-    def _clear(event: KeyPressEvent) -> None:
-        if event.current_buffer.text:
-            event.current_buffer.reset()
-        else:
-            event.app.exit(exception=KeyboardInterrupt, style="class:aborting")
-
-    return bindings
-
-
-class PlainReader:
-    """Reads plain lines from standard input, for terminals that cannot move a cursor."""
-
-    def __init__(self, screen: Screen) -> None:
-        self._screen = screen
-        if hasattr(sys.stdin, "reconfigure"):
-            sys.stdin.reconfigure(errors="replace")
-
-    def read(self) -> str:
-        """The next line."""
-        return self.ask(PROMPT)
-
-    def ask(self, words: str) -> str:
-        """A line in answer to `words`."""
-        self._screen.fresh_line()
-        self._screen.write(words)
-        line = sys.stdin.readline()
-        if not line:
-            self._screen.line()
-            raise EOFError
-        return line.rstrip("\n")
-
-
-def make_reader(agent: Agent, screen: Screen) -> Reader:
-    """The reader that fits the terminal; the model client loads behind the first prompt."""
-    if not screen.terminal or os.environ.get("TERM") in (None, "", "dumb"):
-        warm_up(agent.llm)
-        return PlainReader(screen)
-    return LineReader(agent.session.path.parent / "history", lambda: warm_up(agent.llm))
+def choices_words(question: Question, keys: Mapping[str, str]) -> str:
+    """`[y]es, [a]lways, [N]o, [w]ords …`; the default in capitals and last."""
+    default, *others = question.choices
+    letters = {value: key for key, value in keys.items() if key}
+    options = [choice.replace(letters[choice], f"[{letters[choice]}]", 1) for choice in others]
+    options.append(default.replace(letters[default], f"[{letters[default].upper()}]", 1))
+    options += ["no with [w]ords"] if WORDS in letters else []
+    options += ["[?] why"] if WHY in letters else []
+    return ", ".join(options)

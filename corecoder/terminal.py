@@ -15,16 +15,31 @@ import shutil
 import signal
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
-from typing import IO
+from typing import Protocol
 
 from .text import printable
 
-_SGR = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-_ASCII = str.maketrans({"●": "*", "↳": ">", "…": "...", "✓": "x", "→": "->", "·": "-", "›": ">"})
+_SGR = {"dim": "2", "bold": "1", "italic": "3", "underline": "4", "reverse": "7", "strike": "9"}
+_SGR |= {"red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36"}
+_ASCII = str.maketrans(
+    {"●": "*", "↳": ">", "…": "...", "✓": "x", "→": "->", "·": "-", "›": ">", "•": "-"}
+    | {"│": "|", "─": "-", "┼": "+", "╭": "+", "╰": "+"}
+)
 STUCK = 1.0  # seconds after a first signal from which a second one no longer waits for the turn to end
+
+
+class Stream(Protocol):
+    """What a Screen writes to: a text file, or the place above a live input line."""
+
+    @property
+    def closed(self) -> bool: ...
+    def isatty(self) -> bool: ...
+    def write(self, text: str, /) -> int: ...
+    def flush(self) -> None: ...
+    def fileno(self) -> int: ...
 
 
 class Screen:
@@ -33,7 +48,7 @@ class Screen:
     `None` for the stream (a closed descriptor at start) makes a Screen that has failed already.
     """
 
-    def __init__(self, stream: IO[str] | None, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(self, stream: Stream | None, environ: Mapping[str, str] | None = None) -> None:
         environ = os.environ if environ is None else environ
         self._stream = stream
         self.failed: OSError | None = None if stream is not None else OSError("it is closed")
@@ -44,7 +59,7 @@ class Screen:
         capable = os.name != "nt" or "WT_SESSION" in environ
         self.colour = self.terminal and capable and not plain
         encoding = (getattr(stream, "encoding", None) or "utf-8").lower()
-        self._ascii = not encoding.startswith("utf")
+        self.ascii = not encoding.startswith("utf")
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
 
@@ -59,12 +74,7 @@ class Screen:
         if not text:
             return
         self._fresh = text.endswith("\n")
-        if self._ascii:
-            text = text.translate(_ASCII)
-        if style and self.colour:
-            codes = ";".join(_SGR[name] for name in style.split())
-            text = f"\x1b[{codes}m{text}\x1b[0m"
-        self._put(text)
+        self._put(self._painted(text, style))
 
     def line(self, text: str = "", style: str = "") -> None:
         """Writes `text` as lines of their own."""
@@ -72,6 +82,16 @@ class Screen:
         self.write(text, style)
         self._put("\n")
         self._fresh = True
+
+    def lines(self, lines: Iterable[Sequence[tuple[str, str]]]) -> None:
+        """Writes lines, each made of (text, style) pieces, all in one go; spaces at the end of a line fall away."""
+        out = []
+        for line in lines:
+            pieces = [self._painted(printable(text).replace("\n", " "), style) for text, style in line if text]
+            out.append("".join(pieces).rstrip(" ") + "\n")
+        if out:
+            self.fresh_line()
+            self._put("".join(out))
 
     def prose(self, text: str, style: str = "") -> None:
         """Writes words of ours as lines of their own, broken between words where they go to a terminal."""
@@ -87,6 +107,14 @@ class Screen:
             self._put("\n")
             self._fresh = True
 
+    def _painted(self, text: str, style: str) -> str:
+        """Printable `text` with the codes of `style` around it."""
+        if self.ascii:
+            text = text.translate(_ASCII)
+        if not style or not self.colour:
+            return text
+        return f"\x1b[{';'.join(_SGR[name] for name in style.split())}m{text}\x1b[0m"
+
     def _put(self, text: str) -> None:
         if self.failed is not None or self._stream is None:
             return
@@ -100,7 +128,7 @@ class Screen:
             self.failed = OSError("it is closed")
 
 
-def _abandon(stream: IO[str]) -> None:
+def _abandon(stream: Stream) -> None:
     """Points a dead stream at the null device, or Python complains once more about what is left in its buffer."""
     try:
         null = os.open(os.devnull, os.O_WRONLY)

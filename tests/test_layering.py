@@ -13,7 +13,8 @@ import corecoder
 PACKAGE = Path(corecoder.__file__).parent
 
 LAYERS: dict[int, str] = {
-    5: "__main__ cli repl render commands print_mode demo terminal firstrun completion",
+    5: "__main__ cli repl render commands print_mode demo terminal firstrun markdown layout highlight diffview "
+    "completion",
     4: "app",
     3: "agent dispatch driver",
     2: "context ledger outcome memory meter tiers intake summary tools prompt "
@@ -28,8 +29,19 @@ LAYER = {name: layer for layer, names in LAYERS.items() for name in names.split(
 LAYER["__init__"] = 6  # the public names, each loaded when it is asked for
 
 FRONT_END = 5
-ONLY_FRONT_ENDS = {"rich", "prompt_toolkit", "argparse", "readline", "curses"}
-WORTH_A_LATE_IMPORT = {"openai", "httpx2", "rich", "prompt_toolkit", "tiktoken", "genai_prices", "mcp", "dotenv"}
+ONLY_FRONT_ENDS = {"rich", "markdown_it", "pygments", "prompt_toolkit", "argparse", "readline", "curses"}
+WORTH_A_LATE_IMPORT = {
+    "openai",
+    "httpx2",
+    "rich",
+    "markdown_it",
+    "pygments",
+    "prompt_toolkit",
+    "tiktoken",
+    "genai_prices",
+    "mcp",
+    "dotenv",
+}
 WORTH_A_LATE_IMPORT |= {"ctypes", "tomllib", "tomli", "difflib", "tree_sitter", "tree_sitter_bash"}
 OURS_WORTH_A_LATE_IMPORT = {
     "judgement",

@@ -1,0 +1,109 @@
+"""What each key does in the input line; everything that is not here is as in Emacs and readline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from prompt_toolkit.filters import Condition, Filter, completion_is_selected, is_searching
+from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEvent, merge_key_bindings
+
+from .asked import Menu
+
+if TYPE_CHECKING:
+    from .editor import Editor
+
+HELP = """\
+Enter sends; Alt+Enter, Ctrl+J or \\ at the end starts a new line; a paste stays one prompt.
+While the agent works, Enter queues words for it, and Esc or Ctrl+C stops it.
+/ completes commands and @ paths; ! runs a command of yours. Shift+Tab changes the mode.
+Ctrl+R searches what you typed before, Ctrl+X Ctrl+E opens the line in your editor,
+Ctrl+O shows what was folded. Ctrl+D, or Ctrl+C twice on an empty line, leaves."""
+
+
+def bindings(editor: Editor) -> KeyBindingsBase:
+    """The bindings of `editor`, where a question that keys answer comes before the line."""
+    asking = Condition(lambda: editor.asking)
+    return merge_key_bindings([_line(editor, asking), _always(editor, asking), _question(editor, asking)])
+
+
+def _line(editor: Editor, asking: Filter) -> KeyBindings:
+    """Keys that go to the line."""
+    keys = KeyBindings()
+
+    @keys.add("enter", filter=~is_searching & ~asking)
+    def _enter(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.document.text_before_cursor.endswith("\\") and not buffer.document.text_after_cursor:
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            editor.enter()
+
+    @keys.add("enter", filter=completion_is_selected & ~asking)
+    def _complete(event: KeyPressEvent) -> None:
+        event.current_buffer.complete_state = None
+
+    @keys.add("escape", "enter")
+    @keys.add("c-j", filter=~asking)
+    def _new_line(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add("s-tab", filter=~asking)
+    def _mode(_event: KeyPressEvent) -> None:
+        editor.on_mode()
+
+    @keys.add("c-x", "c-e", filter=~asking)
+    def _edit(event: KeyPressEvent) -> None:
+        event.app.create_background_task(editor.edit())
+
+    return keys
+
+
+def _always(editor: Editor, asking: Filter) -> KeyBindings:
+    """Keys that mean the same whether a question is asked or not."""
+    keys = KeyBindings()
+    stoppable = Condition(lambda: editor.turn is not None or editor.asked is not None)
+
+    @keys.add("c-c", eager=asking)
+    @keys.add("<sigint>")
+    def _interrupt(event: KeyPressEvent) -> None:
+        if event.app.layout.is_searching:
+            event.app.layout.focus_last()
+        editor.interrupt()
+
+    @keys.add("escape", filter=stoppable & ~is_searching, eager=asking)
+    def _stop(_event: KeyPressEvent) -> None:
+        editor.stop()
+
+    @keys.add("c-d", filter=Condition(lambda: not editor.buffer.text), eager=asking)
+    def _leave(_event: KeyPressEvent) -> None:
+        editor.leave()
+
+    @keys.add("c-z", eager=asking)
+    def _suspend(_event: KeyPressEvent) -> None:
+        editor.suspend()
+
+    @keys.add("c-o", eager=asking)
+    def _unfold(_event: KeyPressEvent) -> None:
+        editor.on_unfold()
+
+    return keys
+
+
+def _question(editor: Editor, asking: Filter) -> KeyBindings:
+    """Keys that answer a question or go through a menu."""
+    keys = KeyBindings()
+    menu = Condition(lambda: isinstance(editor.asked, Menu))
+
+    @keys.add("<any>", filter=asking, eager=True)
+    @keys.add("enter", filter=asking, eager=True)
+    def _answer(event: KeyPressEvent) -> None:
+        editor.press(event.key_sequence[0].data)
+
+    for key, by in {"up": -1, "down": 1, "pageup": -10, "pagedown": 10, "c-p": -1, "c-n": 1}.items():
+
+        @keys.add(key, filter=menu, eager=True)
+        def _move(_event: KeyPressEvent, by: int = by) -> None:
+            editor.move(by)
+
+    return keys
