@@ -1,8 +1,8 @@
 """Completion in the prompt: slash commands with their help, what a command takes, and paths behind an @.
 
 Paths come from the file index, by any of their letters. What begins like a path of its own (`/`, `~`, `.`) is looked
-up in its directory instead, so that hidden files and those outside the project are found, too. The price: of a
-directory that lies on a slow disk the names come slowly, so this is best wrapped in a `ThreadedCompleter`.
+up in its directory instead, so that hidden files and those outside the project are found, too. The price: it waits,
+for a slow disk and for the first list of all paths, so that it has to be wrapped in a `ThreadedCompleter`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from prompt_toolkit.document import Document
 from .text import AT
 
 MOST = 30
+FIRST_LIST = 1.0
+"""Seconds that the first question about paths waits for there to be any."""
 
 _COMMAND = re.compile(r"/[a-z-]*")
 _ARGUMENT = re.compile(r"/([a-z][a-z-]*)[ \t]+(.*)")
@@ -39,6 +41,7 @@ class CommandLike(Protocol):
 class Paths(Protocol):
     """What is needed of the file index."""
 
+    def wait(self, seconds: float) -> bool: ...
     def fuzzy(self, query: str, limit: int) -> list[str]: ...
 
 
@@ -85,7 +88,11 @@ class ReplCompleter(Completer):
             yield Completion(f"/{each.name}{' ' * bool(each.usage)}", -len(typed), display, each.summary)
 
     def _path(self, typed: str, length: int) -> Iterator[Completion]:
-        found = self._listed(typed) if typed.startswith(_OWN) else self._paths.fuzzy(typed, MOST)
+        if typed.startswith(_OWN):
+            found = self._listed(typed)
+        else:
+            self._paths.wait(FIRST_LIST)
+            found = self._paths.fuzzy(typed, MOST)
         for path in found:
             if path != typed and '"' not in path:
                 yield Completion(mention(path), -length, path)
@@ -96,8 +103,9 @@ class ReplCompleter(Completer):
         place += "/" * ("/" in typed)
         try:
             with os.scandir(os.path.join(self._root, os.path.expanduser(place) or ".")) as scan:
-                entries = [f"{place}{entry.name}" + "/" * entry.is_dir() for entry in scan if _fits(entry.name, start)]
-        except OSError:
+                fitting = [entry for entry in scan if _fits(entry.name, start)]
+                entries = [f"{place}{entry.name}" + "/" * os.path.isdir(entry.path) for entry in fitting]
+        except (OSError, ValueError):
             return []
         return sorted(filter(str.isprintable, entries))[:MOST]
 

@@ -30,6 +30,7 @@ MOST = 200_000
 FRESH = 5.0  # seconds for which a list is taken to be true
 SHARE = 20  # and so many times as long as it took to make
 _LIMIT = 60.0  # seconds after which a listing is ended and what it found is used
+_GLANCE = 0.05
 _RANKED = 500
 _KEPT = 4_000  # of those that fit, for the next letter
 _RARE = "zqxjkvwybfhgmupdclnoirsaet_-./"  # letters of paths, the rarest first, and before them any that is not here
@@ -84,8 +85,8 @@ class FileIndex:
         """Waits for the first list, at most so long; whether there is one."""
         self.refresh()
         until = time.monotonic() + seconds
-        while not self.loaded and (left := until - time.monotonic()) > 0:
-            self._take(left)
+        while not (self.loaded or self._token.cancelled) and (left := until - time.monotonic()) > 0:
+            self._take(min(left, _GLANCE))  # somebody else may be told of it
         return self.loaded
 
     def fuzzy(self, query: str, limit: int = 20) -> list[str]:

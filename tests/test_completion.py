@@ -104,7 +104,9 @@ def test_paths_are_completed_behind_an_at(typed: str, first: str, completer: Rep
     assert completed(completer, typed)[0] == first
 
 
-@pytest.mark.parametrize("text", ["me@not", "no", "@note x", '@"notes.txt" x', "@/nowhere/at/all", "@~nobody/x"])
+@pytest.mark.parametrize(
+    "text", ["me@not", "no", "@note x", '@"notes.txt" x', "@/nowhere/at/all", "@~nobody/x", "@/\0/"]
+)
 def test_elsewhere_nothing_is_completed(text: str, completer: ReplCompleter) -> None:
     assert completed(completer, text) == []
 
@@ -114,6 +116,9 @@ def test_files_outside_the_project_are_completed_by_their_directory(completer: R
     assert completed(completer, "@~/no") == ["@~/notes/"]
     assert f"@{tmp_path}/project/" in completed(completer, f"@{tmp_path}/pro")
     assert completed(completer, "@../pro") == ["@../project/"]
+    (tmp_path / "home" / "notes" / "circle").symlink_to("circle")
+    (tmp_path / "home" / "notes" / "clear").mkdir()
+    assert completed(completer, "@~/notes/c") == ["@~/notes/circle", "@~/notes/clear/"]
 
 
 def test_every_completed_path_is_one_that_a_prompt_names(completer: ReplCompleter, project: Path) -> None:
