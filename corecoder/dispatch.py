@@ -138,10 +138,13 @@ class Dispatcher:
             if prepared.result is None:
                 jobs[driver.start(f"tool {prepared.call.name}", self._work(prepared))] = prepared
         started = time.monotonic()
-        done = yield from driver.wait(jobs)
-        for job, prepared in jobs.items():
-            prepared.seconds = (done[job].ended if job in done else time.monotonic()) - started
-            prepared.result = _result(prepared, done.get(job))
+        done: dict[Job, JobDone] = {}
+        try:
+            done = yield from driver.wait(jobs)
+        finally:  # a closed generator included: what ran is not to be called "not run"
+            for job, prepared in jobs.items():
+                prepared.seconds = (done[job].ended if job in done else time.monotonic()) - started
+                prepared.result = _result(prepared, done.get(job))
         for prepared in group:
             result = prepared.result
             assert result is not None

@@ -26,6 +26,7 @@ from .tools.read_file import LINES, ReadFileTool
 ENOUGH = 60_000
 """Characters after which no further file is shown; one alone is bounded by read_file."""
 
+PICTURES = 10
 ENTRIES = 200
 _SECONDS = 5.0  # for one directory
 
@@ -65,13 +66,13 @@ def expand(prompt: str, workspace: Workspace, *, sees_images: bool, token: Cance
     notes: list[str] = []
     for mention in dict.fromkeys(_mentions(prompt, workspace)):
         ctx.token.check()
-        name = shown(workspace, mention.path) + "/" * mention.path.is_dir()
+        name = shown(workspace, mention.path) + "/" * os.path.isdir(mention.path)
         if secrets.named(str(mention.path)):
             result, note = (
                 ToolResult(f"{name} is not shown: it may hold secrets."),
                 f"not shown: {name} may hold secrets",
             )
-        elif sum(map(len, parts)) >= ENOUGH:
+        elif sum(map(len, parts)) >= ENOUGH or len(images) >= PICTURES:
             result = ToolResult(f"{name} is not shown, for there is much above already. Read it with read_file.")
             note = f"not shown: {name}, for there is much above already; the model can read it"
         else:
@@ -103,7 +104,7 @@ def _mention(text: str, workspace: Workspace) -> _Mention | None:
         return _Mention(path)
     lines = _LINES.fullmatch(text)
     path = _existing(lines["name"], workspace) if lines else None
-    if lines is None or path is None or path.is_dir():
+    if lines is None or path is None or os.path.isdir(path):
         return None
     first = max(1, int(lines["first"]))
     last = lines["last"]
@@ -122,7 +123,7 @@ def _existing(name: str, workspace: Workspace) -> Path | None:
 def _shown(mention: _Mention, name: str, ctx: ToolContext) -> tuple[ToolResult, str]:
     """What the model is shown of one path, and what the person is told about it."""
     try:
-        if mention.path.is_dir():
+        if os.path.isdir(mention.path):
             return _listing(mention.path, name, ctx)
         result = ReadFileTool().execute(str(mention.path), mention.first, mention.count, ctx=ctx)
     except ToolError as error:

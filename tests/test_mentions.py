@@ -10,7 +10,7 @@ import pytest
 from corecoder.agent import Agent
 from corecoder.errors import Cancelled
 from corecoder.jobs import CancelToken
-from corecoder.mentions import ENOUGH, ENTRIES, Expanded, expand
+from corecoder.mentions import ENOUGH, ENTRIES, PICTURES, Expanded, expand
 from corecoder.scripted import ScriptedLLM
 from corecoder.session import Session
 from corecoder.text import typed
@@ -177,6 +177,21 @@ def test_a_picture_goes_to_a_model_that_sees(workspace: Workspace) -> None:
     blind = expanded("what is on @shot.png?", workspace)
     assert blind.images == ()
     assert "takes no pictures" in blind.notes[0]
+
+
+def test_pictures_are_bounded_in_number(workspace: Workspace) -> None:
+    for number in range(PICTURES + 1):
+        (workspace.root / f"{number}.png").write_bytes(PNG)
+    result = expanded(" ".join(f"@{number}.png" for number in range(PICTURES + 1)), workspace, sees_images=True)
+    assert len(result.images) == PICTURES
+    assert result.notes[-1].startswith(f"not shown: {PICTURES}.png")
+
+
+@pytest.mark.skipif(os.name == "nt" or not os.getuid(), reason="root may look everywhere")
+def test_a_link_that_leads_where_nobody_may_look_is_said(workspace: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir(0)
+    (workspace.root / "link").symlink_to(tmp_path / "closed" / "x")
+    assert expanded("@link", workspace).notes[0].startswith("not shown: link")
 
 
 @pytest.mark.parametrize("name", [".env", "deploy/id_rsa", "link"])

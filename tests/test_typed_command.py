@@ -90,11 +90,12 @@ def test_a_cancel_ends_it_keeps_what_was_said_and_is_told(project: Path) -> None
 
 def test_a_closed_generator_leaves_a_view_that_can_be_sent() -> None:
     agent = agent_with(["ok"])
-    events = agent.shell("sleep 60")
+    events = agent.shell("echo begun; sleep 60")
     assert isinstance(next(events), ToolStarted)
+    assert isinstance(next(events), ToolOutput)
     events.close()  # type: ignore[attr-defined]
     assert unpaired(agent.session.view) == []
-    assert told(agent).startswith(f"{HEAD}sleep 60\n")
+    assert told(agent).startswith(f"{HEAD}echo begun; sleep 60\nbegun\n[interrupted by the user after")
     assert agent.chat("go on") == "ok"
 
 
