@@ -66,7 +66,7 @@ def main() -> int:
         for _ in range(ROUNDS):
             times["plain"].append(milliseconds(subprocess.Popen, nullcontext(), project))
             for backend, sandbox in working.items():
-                times[backend].append(milliseconds(sandbox.start, sandbox.guard(), project))
+                times[backend].append(milliseconds(sandbox.start, sandbox.git.guard(), project))
         plain = fastest_tenth(times["plain"])
         print(f"plain: {plain:.1f} ms")
         for backend in working:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from .context import ContextManager
-from .dispatch import Dispatcher, any_refused
+from .dispatch import Dispatcher, any_refused, final_answer
 from .driver import Answer, CancelRequest, Driver, Steer, TurnCancelled
 from .errors import ContextOverflow, CoreCoderError, ProviderError, SessionError
 from .events import (
@@ -26,12 +26,12 @@ from .events import (
     Compacting,
     Event,
     MessageCompleted,
+    ModeChanged,
     Notice,
     ReasoningDelta,
     Retrying,
     Steered,
     StepStarted,
-    StopReason,
     TextDelta,
     ToolStarted,
     TurnFinished,
@@ -45,6 +45,7 @@ from .messages import Message, Repairer, Reply, ToolCall
 from .meter import LEAST_USABLE
 from .models import ModelInfo
 from .permissions import Permissions
+from .plan import PLAN_BEGINS, PLAN_ENDS
 from .prompt import system_prompt
 from .sandbox import Sandbox
 from .session import Session
@@ -52,10 +53,11 @@ from .text import plural
 from .tool import Tool, ToolContext, Workspace
 from .tools import ALL_TOOLS
 from .tools.bash import LONGEST, BashTool
+from .turn import TurnState, user_message
 
 if TYPE_CHECKING:
     from .checkpoints import Checkpoints
-    from .rewind import Rewind, Rewinder, Turn
+    from .rewind import Part, Rewind, Rewinder, Turn
 
 INTERRUPTED = "[interrupted by the user]"
 BROKEN = "[interrupted: the reply did not arrive whole]"
@@ -67,7 +69,7 @@ MAX_CUTS = 3  # replies in a row that were cut at the output limit
 MAX_OVERFLOWS = 3  # times that one request is made smaller and sent again
 OVERFLOWS = (
     "The conversation was made smaller three times and is kept. Use a model with a larger window, give a local server "
-    "a larger one, or set CORECODER_MAX_CONTEXT to the one it has; /reset starts with an empty conversation."
+    "a larger one, or set CORECODER_MAX_CONTEXT to the one it has; /clear starts with an empty conversation."
 )
 
 
@@ -148,15 +150,27 @@ class Agent:
         """Everything that this session has used, summaries and earlier runs included."""
         return self.session.total_usage
 
+    @property
+    def mode(self) -> str:
+        """What may happen without a question: ask, auto, plan (nothing is changed) or yolo."""
+        return self.permissions.mode
+
     # -- what others may call, from any thread
 
-    def answer(self, question_id: str, answer: str) -> None:
-        """Answers a Question event."""
-        self._jobs.inbox.put(Answer(question_id, answer))
+    def set_mode(self, mode: str) -> None:
+        """Goes on in another mode, from the next call that is judged on; the model is told of plan mode before its next
+        request. A resumed session has the mode it is started with: consent is given by a person, not by a file.
+        Raises ValueError."""
+        self.permissions.mode = mode
+
+    def answer(self, question_id: str, answer: str, command: str | None = None) -> None:
+        """Answers a Question event; with the answer "edit" `command` runs instead of the one that was asked for."""
+        self._jobs.inbox.put(Answer(question_id, answer, command))
 
     def steer(self, text: str) -> None:
-        """Words for the model, given to it after the current tool round."""
-        self._jobs.inbox.put(Steer(text))
+        """Words for the model, given to it after the current tool round. Those of a turn that has ended by then are in
+        neither a Steered event nor `unsent` of its TurnFinished: they are dropped."""
+        self._jobs.inbox.put(Steer(text, self._turn))
 
     def cancel(self) -> None:
         """Ends the running turn; nothing happens if there is none. May be called from a signal handler."""
@@ -171,7 +185,7 @@ class Agent:
         and done is in the log either way.
         """
         driver = self._driver()
-        return self._exclusive(driver, self._run(driver, _user_message(prompt, images), prompt))
+        return self._exclusive(driver, self._run(driver, user_message(prompt, images), prompt))
 
     def chat(
         self,
@@ -228,14 +242,17 @@ class Agent:
         """What `rewind` would do; changes nothing. Raises CoreCoderError."""
         return self._rewinder().preview(turn)
 
-    def rewind(self, turn: int | None = None, *, force: bool = False, keep: bool = False) -> Rewind:
-        """Files and conversation as they were before the turn of this number, the last one if none is given.
+    def rewind(
+        self, turn: int | None = None, *, force: bool = False, keep: bool = False, part: Part = "both"
+    ) -> Rewind:
+        """Files and conversation (or `part` of it: "files", "words") as they were before the turn of this number, the
+        last one if none is given.
 
         Files that somebody else changed as well stay as they are, unless `force` is set. As long as such a file or one
         that failed is left, the conversation stays as well, so that it can be asked for again; `keep` takes it back
         without. Raises CoreCoderError.
         """
-        return self._rewinder().rewind(turn, force=force, keep=keep)
+        return self._rewinder().rewind(turn, force=force, keep=keep, part=part)
 
     def _rewinder(self) -> Rewinder:
         if self._running:
@@ -260,6 +277,8 @@ class Agent:
         """Ends the processes that are left, then closes log and client; False if one did not go within `timeout`."""
         deadline = time.monotonic() + timeout
         left = self.workspace.end_processes(timeout)
+        if self._sandbox:
+            self._sandbox.git.check()
         gone = self._jobs.close(max(0.1, deadline - time.monotonic()))
         if kept := vars(self).get("checkpoints"):  # if they were ever needed
             kept.close()
@@ -285,7 +304,7 @@ class Agent:
             self._running = False
 
     def _run(self, driver: Driver, message: Message, prompt: str) -> Generator[Event, None, None]:
-        turn = _Turn()
+        turn = TurnState()
         try:
             yield from self._begin(driver, turn, message, prompt)
             yield from self._steps(driver, turn)
@@ -297,18 +316,9 @@ class Agent:
             turn.fail(str(error))
         finally:
             self._settle(driver, turn)  # on every way out, a closed generator included
-        yield TurnFinished(
-            turn.stop_reason,
-            turn.text or driver.partial,
-            self.usage,
-            steps=turn.steps,
-            error=turn.error,
-            retryable=turn.retryable,
-            refused=turn.refused,
-            unsent=tuple(driver.take_steering()),
-        )
+        yield turn.last_event(driver, self.usage)
 
-    def _begin(self, driver: Driver, turn: _Turn, message: Message, prompt: str) -> Generator[Event, None, None]:
+    def _begin(self, driver: Driver, turn: TurnState, message: Message, prompt: str) -> Generator[Event, None, None]:
         """Logs the prompt, unless nothing can be sent. A log that cannot be started must not keep the work from being
         done."""
         if self.context.too_small():  # by what is remembered: the server may have been given a larger window since
@@ -329,6 +339,7 @@ class Agent:
             self.session.keep_in_memory()
             record = self._append(bounded, **about)
         turn.begun = True
+        self._tell_mode()
         self._turn_record = (self.session.id, record)
         yield TurnStarted(prompt)
         if notice:
@@ -338,7 +349,7 @@ class Agent:
                 "the prompt is too long for the window: the model gets its beginning and end and can look up the rest"
             )
 
-    def _steps(self, driver: Driver, turn: _Turn) -> Generator[Event, None, None]:
+    def _steps(self, driver: Driver, turn: TurnState) -> Generator[Event, None, None]:
         dispatcher = Dispatcher(self.tools, self.permissions, self._tool_context, self._kept)
         cuts = 0
         while turn.steps < self.max_steps:
@@ -352,34 +363,41 @@ class Agent:
             if reply.unknown_ending:
                 yield Notice(f"the provider ended this reply with {reply.unknown_ending!r}: it may be incomplete")
             if reply.tool_calls:
-                turn.text = ""  # words beside calls are no answer
-                turn.refused = yield from self._tool_round(driver, dispatcher, reply)
+                yield from self._tool_round(driver, dispatcher, reply, turn)
             else:
                 turn.text = turn.text + reply.content if cuts else reply.content
             cuts = cuts + 1 if reply.cut else 0
             steering = driver.take_steering()
             go_on = reply.cut and cuts < MAX_CUTS and not reply.tool_calls
             if go_on:
-                self._append(_user_message(CUT_NOTE), kind="notice")
+                self._append(user_message(CUT_NOTE), kind="notice")
             for text in steering:
-                self._append(_user_message(text), kind="steer")
+                self._append(user_message(text), kind="steer")
             yield from map(Steered, steering)
             if cuts >= MAX_CUTS:
                 return turn.finish("max_tokens", "the model's reply was cut at its output limit three times in a row")
-            if not (reply.tool_calls or steering or go_on):
+            if not ((reply.tool_calls and not turn.text) or steering or go_on):
                 return turn.finish("refused" if reply.finish_reason == "content_filter" else "end_turn")
+            self._tell_mode()
         return turn.finish("max_steps", f"stopped after {plural(turn.steps, 'step')}, the limit set by --max-steps")
 
-    def _tool_round(self, driver: Driver, dispatcher: Dispatcher, reply: Reply) -> Generator[Event, None, bool]:
-        """Runs the calls of `reply` and logs one result for each, whatever happens; True if one was refused."""
+    def _tool_round(
+        self, driver: Driver, dispatcher: Dispatcher, reply: Reply, turn: TurnState
+    ) -> Generator[Event, None, None]:
+        """Runs the calls of `reply` and logs one result for each, whatever happens. Afterwards `turn` has a text only
+        if a call gave the answer: words beside calls are none."""
         done = dispatcher.prepare(reply)
+        turn.text = ""
         try:
             yield from dispatcher.run(driver, done)
         finally:
+            mode = self.permissions.end_round()
             for message in self.context.intake(dispatcher.messages(done)):
                 self._append(message, kind="notice" if message["role"] == "user" else "")
+        turn.refused, turn.text = any_refused(done), final_answer(done)
+        if mode:
+            yield ModeChanged(mode)
         yield from self._compress(driver)
-        return any_refused(done)
 
     def _ask(self, driver: Driver) -> Generator[Event, None, Reply]:
         """One reply of the model; makes the view smaller and asks again when the provider says it is too long."""
@@ -473,7 +491,7 @@ class Agent:
             [result] = dispatcher.messages(done)
             said = f"{OURS}the user ran a command]\n$ {command}\n{result['content']}"
             try:
-                [bounded] = self.context.intake([_user_message(said)])
+                [bounded] = self.context.intake([user_message(said)])
                 self._append(bounded, kind="notice")
                 self._keep_place()
             except SessionError as error:
@@ -501,7 +519,15 @@ class Agent:
         self.context.observe(message, record)
         return record
 
-    def _settle(self, driver: Driver, turn: _Turn) -> None:
+    def _tell_mode(self) -> None:
+        """Logs once that plan mode has begun or ended, as the system prompt is frozen; also what ended between two runs
+        of the program, or is no longer so because a turn was taken back."""
+        planning = self.mode == "plan"
+        if planning != bool(self.session.newest("plan_mode")):
+            told = PLAN_BEGINS if planning else PLAN_ENDS
+            self._append(user_message(told), kind="notice", plan_mode=planning)
+
+    def _settle(self, driver: Driver, turn: TurnState) -> None:
         """Keeps what was said. A turn without an answer ends in an assistant message all the same, because some
         templates refuse a user message after a tool result."""
         try:
@@ -536,30 +562,3 @@ class Agent:
             secrets=self._secrets,
             sandbox=self._sandbox if confined else None,
         )
-
-
-class _Turn:
-    """What one turn has come to; the fields of its TurnFinished. Cancelled until it ends in another way."""
-
-    def __init__(self) -> None:
-        self.begun = False  # the prompt is in the log
-        self.stop_reason: StopReason = "cancelled"
-        self.text = ""
-        self.error = ""
-        self.retryable = False
-        self.refused = False
-        self.steps = 0
-
-    def finish(self, reason: StopReason, error: str = "") -> None:
-        self.stop_reason, self.error = reason, error
-
-    def fail(self, error: str, *, retryable: bool = False) -> None:
-        self.finish("error", error)
-        self.retryable = retryable
-
-
-def _user_message(text: str, images: Sequence[str] = ()) -> Message:
-    if not images:
-        return {"role": "user", "content": text}
-    parts: list[dict[str, Any]] = [{"type": "text", "text": text}] if text else []
-    return {"role": "user", "content": parts + [{"type": "image_url", "image_url": {"url": url}} for url in images]}

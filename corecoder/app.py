@@ -46,7 +46,7 @@ def build_agent(
     if begin:
         begin(llm)
     session = open_session(config, workspace, resume)
-    sandbox, boundary = make_sandbox(config, workspace)
+    sandbox, boundary = make_sandbox(config, workspace, interactive=interactive)
     context = ContextManager(
         llm.info.window,
         system={"role": "system", "content": session.system},
@@ -68,7 +68,7 @@ def build_agent(
             config.mode,
             workspace,
             confined=sandbox is not None,
-            all_confined=config.sandbox != "auto",
+            all_confined=config.sandbox != "auto" or config.offline,
             boundary=boundary,
         ),
         checkpoints=lambda: _checkpoints(config, workspace),
@@ -85,11 +85,13 @@ def _checkpoints(config: Config, workspace: Workspace) -> Checkpoints:
     return Checkpoints(config.home, workspace)
 
 
-def make_sandbox(config: Config, workspace: Workspace) -> tuple[Sandbox | None, str]:
-    """What confines commands here, and words for it. Raises ConfigError where one was demanded and there is none."""
-    if config.sandbox == "off" or (config.sandbox == "auto" and config.mode == "yolo"):
-        if config.offline:
-            raise ConfigError("--offline holds only in a sandbox; add --sandbox required, or leave it out")
+def make_sandbox(config: Config, workspace: Workspace, *, interactive: bool = False) -> tuple[Sandbox | None, str]:
+    """What confines commands here, and words for it or on why nothing does; for whoever is there (`interactive`) also
+    where the mode needs none, because it may change. Raises ConfigError where one was demanded and there is none."""
+    needless = config.sandbox == "off" or (config.sandbox == "auto" and config.mode == "yolo")
+    if needless and config.offline:
+        raise ConfigError("--offline holds only in a sandbox; add --sandbox required, or leave it out")
+    if needless and (config.sandbox == "off" or not interactive):
         return None, ""
     with contextlib.suppress(OSError):  # what is to be hidden must be there to be covered
         config.home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -103,7 +105,7 @@ def make_sandbox(config: Config, workspace: Workspace) -> tuple[Sandbox | None, 
         return sandbox, sandbox.describe()
     if config.offline:
         raise ConfigError(f"--offline needs a sandbox, and none works here ({why})")
-    return None, f"No sandbox: {why.removesuffix('.')}." if config.mode == "auto" else ""
+    return None, f"No sandbox: {why.removesuffix('.')}."
 
 
 def make_llm(config: Config) -> LLM:

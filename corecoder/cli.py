@@ -120,6 +120,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("-r", "--resume", nargs="?", const="", metavar="ID", help="go on with a session; without ID, list them")
     add("--mode", metavar="MODE", help="ask (default), auto (default with -p), plan, yolo")
     add("--yes", action="store_true", help="everything runs without a question (--mode yolo)")
+    add("--trust", action="store_true", help="use the project's own settings, in this run")
     add("--sandbox", metavar="NAME", help="auto (default), required, off, bubblewrap, landlock, seatbelt")
     add("--offline", action="store_true", default=None, help="commands in the sandbox have no network")
     add("--max-steps", metavar="N", help="model requests in one turn (default 500)")
@@ -197,9 +198,8 @@ def _front_end(
         return lambda: play(out=out, err=err, signals=signals)
     directory = _directory()
     one_shot = args.one_shot or sys.stdin is None or not sys.stdin.isatty()
-    flags = {
-        name: getattr(args, name) for name in "model base_url api_key mode yes sandbox offline max_steps local".split()
-    }
+    names = "model base_url api_key mode yes sandbox offline max_steps local trust".split()
+    flags = {name: getattr(args, name) for name in names}
     flags["prompt"] = (args.prompt or "") if one_shot else None
     if args.local:
         from .firstrun import local_flags

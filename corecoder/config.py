@@ -1,8 +1,9 @@
-"""Settings: one frozen value made of six places, and the rule on which key may go to which address.
+"""Settings: one frozen value made of seven places, and the rule on which key may go to which address.
 
-Later places win: defaults, `config.toml` and `.env` in CoreCoder's home, `.env` of the project, the environment, the
-command line. A project's `.env` is somebody else's text, so it may set only what names a model, and a key of the
-user's own never goes to an address from there. Nothing read here is put into the process environment.
+Later places win: defaults, `config.toml` and `.env` in CoreCoder's home, `.corecoder/config.toml` and `.env` of the
+project, the environment, the command line. What the project brings is somebody else's text: its `.env` may set only
+what names a model, its `config.toml` is read once the user has trusted the project and can make nothing less safe, and
+a key of the user's own never goes to an address from there. Nothing read here is put into the process environment.
 
 The price: a provider, an address and a key are chosen together, in `_choose` and `_key`, rather than each on its own.
 """
@@ -20,7 +21,7 @@ from .errors import ConfigError
 from .forms import FRACTION, KEY, MODE, NAME, SANDBOX, SECONDS, STEPS, TEMPERATURE, TOKENS, URL, YES_NO, Form
 from .providers import PRESETS, Preset, preset_for
 from .sources import BUILT_IN, OWN, PROJECT, Found, Place, Reader, find, find_all
-from .text import one_line
+from .trust import is_trusted, no_less_safe, project_file
 
 DEFAULT = "default"
 CUSTOM = "custom"
@@ -63,6 +64,11 @@ class Config:
     sources: Mapping[str, str] = field(default_factory=dict)
     # Environment variables that hold keys: nothing that the model runs may see them.
     secret_names: frozenset[str] = frozenset()
+    # The presets whose own key is set.
+    keyed: tuple[str, ...] = ()
+    # The project's own settings, "" without any, and whether they are in force.
+    project_file: str = ""
+    trusted: bool = False
     # What was ignored, or is worth knowing, one sentence each.
     warnings: tuple[str, ...] = ()
 
@@ -89,26 +95,41 @@ SETTINGS = tuple(item for item in fields(Config) if "form" in item.metadata)
 def load_config(flags: Mapping[str, object], *, environ: Mapping[str, str] = os.environ, cwd: Path) -> Config:
     """The settings for a run in `cwd`. `flags` maps names of settings to what the command line gave, None for nothing.
 
-    Three other flags count: `yes` means mode yolo, `prompt` makes auto the default mode, and `local` keeps every key
-    at home that is not on the command line too. Raises ConfigError with the source of a wrong value and the accepted
-    form; what can be ignored becomes one of `warnings` instead.
+    Four other flags count: `yes` means mode yolo, `prompt` makes auto the default mode, `local` keeps every key at
+    home that is not on the command line too, and `trust` trusts the project for this run. Raises ConfigError with the
+    source of a wrong value and the accepted form; what can be ignored becomes one of `warnings` instead.
     """
     warnings: list[str] = []
     home = corecoder_home(environ)
-    places = _places(flags, environ, home, cwd, warnings)
+    theirs = project_file(home, cwd)
+    trusted = bool(theirs) and (bool(flags.get("trust")) or is_trusted(home, cwd))
+    if theirs and not trusted:
+        warnings.append(
+            f"This project's own settings, {theirs}, are not used, for you have not trusted the project. /trust shows "
+            "them and asks; --trust uses them for one run."
+        )
+    places = _places(flags, environ, home, cwd, warnings, theirs if trusted else None)
     target = _choose(places)
     key = _key(places[:1] if flags.get("local") else places, target)
     values, sources = _independent(places)
     values |= {"provider": target.provider, "model": target.model, "base_url": target.url}
     sources |= target.sources
     if key:
-        values["api_key"], sources["api_key"] = _read(key, KEY), key.words
+        values["api_key"], sources["api_key"] = key.read(KEY), key.words
     if flags.get("prompt") is not None:
         values.setdefault("mode", "auto")
     if target.trust == PROJECT or (key and key.place.trust == PROJECT):
-        warnings.append(f"This project's .env has a say in where requests go: {target.url or 'the OpenAI API'}.")
-    secrets = frozenset({"CORECODER_API_KEY", *_key_names()})
-    config = Config(**values, home=home, sources=sources, secret_names=secrets, warnings=tuple(warnings))
+        warnings.append(f"This project's files have a say in where requests go: {target.url or 'the OpenAI API'}.")
+    config = Config(
+        **values,
+        home=home,
+        sources=sources,
+        secret_names=frozenset({"CORECODER_API_KEY", *_key_names()}),
+        keyed=tuple(name for name, preset in PRESETS.items() if preset.key_env and find(places, preset.key_env)),
+        project_file=str(theirs or ""),
+        trusted=trusted,
+        warnings=tuple(warnings),
+    )
     if not config.snip_at <= config.summarize_at <= config.collapse_at:
         raise ConfigError("snip_at, summarize_at and collapse_at must rise in this order (defaults: 0.5, 0.7, 0.9).")
     return config
@@ -131,9 +152,14 @@ def corecoder_home(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def _places(
-    flags: Mapping[str, object], environ: Mapping[str, str], home: Path, cwd: Path, warnings: list[str]
+    flags: Mapping[str, object],
+    environ: Mapping[str, str],
+    home: Path,
+    cwd: Path,
+    warnings: list[str],
+    theirs: Path | None,
 ) -> list[Place]:
-    """All places, the one that wins first."""
+    """All places, the one that wins first; `theirs` are the settings of a project that is trusted."""
     if flags.get("yes"):
         if flags.get("mode") not in (None, "yolo"):
             raise ConfigError(f"--yes means --mode yolo and contradicts --mode {flags['mode']}. Give one of them.")
@@ -147,21 +173,17 @@ def _places(
     places = [reader.command_line(flags), reader.environment(environ)]
     if os.path.realpath(cwd) != os.path.realpath(home):
         places.append(reader.dotenv(cwd / ".env", PROJECT))
-    return [*places, reader.dotenv(home / ".env", OWN), reader.toml(home / "config.toml")]
+    own = [reader.dotenv(home / ".env", OWN), reader.toml(home / "config.toml")]
+    if theirs:
+        guarded = {item.name: (item.metadata["form"], item.default) for item in SETTINGS}
+        if flags.get("prompt") is not None:
+            guarded["mode"] = (MODE, "auto")
+        places.append(no_less_safe(reader.toml(theirs, PROJECT), own, guarded, warnings))
+    return [*places, *own]
 
 
 def _key_names() -> list[str]:
     return [preset.key_env for preset in PRESETS.values() if preset.key_env]
-
-
-def _read(found: Found, form: Form) -> Any:
-    """The value as `form` reads it; ConfigError names place and form, and never shows a key."""
-    try:
-        return form.read(found.raw)
-    except ValueError:
-        raw = found.raw if isinstance(found.raw, str) else str(found.raw)
-        shown = "not usable" if form is KEY else f"'{one_line(raw, 60)}'"
-        raise ConfigError(f"{found.words} is {shown}. Accepted: {form.accepts}.") from None
 
 
 def _independent(places: Sequence[Place]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -171,7 +193,7 @@ def _independent(places: Sequence[Place]) -> tuple[dict[str, Any], dict[str, str
     for item in SETTINGS:
         found = find(places, item.name)
         if found and item.name not in ("provider", "model", "base_url", "api_key"):
-            values[item.name], sources[item.name] = _read(found, item.metadata["form"]), found.words
+            values[item.name], sources[item.name] = found.read(item.metadata["form"]), found.words
     return values, sources
 
 
@@ -195,7 +217,7 @@ def _choose(places: Sequence[Place]) -> _Target:
     or a later place. With an address alone the provider is known by it. With neither, it is known by the key.
     """
     model, provider = find(places, "model"), find(places, "provider")
-    name = _read(model, NAME) if model else ""
+    name = model.read(NAME) if model else ""
     prefix, _, rest = name.partition("/")
     if model and _names_provider(places, model, provider, prefix, rest):
         provider, name = Found("provider", model.spelled, prefix, model.place, model.depth), rest
@@ -208,7 +230,7 @@ def _choose(places: Sequence[Place]) -> _Target:
         url = url or (find(places, _OPENAI_URL) if preset.name == "openai" else None)
         why = provider.words
     elif url:
-        preset, why = preset_for(_read(url, URL)), url.words
+        preset, why = preset_for(url.read(URL)), url.words
     else:
         preset, why = _by_key(places, model)
     sources = {"provider": why, "model": model.words if model else DEFAULT, "base_url": url.words if url else DEFAULT}
@@ -217,7 +239,7 @@ def _choose(places: Sequence[Place]) -> _Target:
         provider=preset.name if preset else CUSTOM,
         preset=preset,
         model=name or (preset.default_model if preset else ""),
-        url=_read(url, URL) if url else preset.base_url if preset else None,
+        url=url.read(URL) if url else preset.base_url if preset else None,
         trust=trust,
         by_address=provider is None and url is not None,
         sources=sources,
@@ -237,7 +259,7 @@ def _names_provider(places: Sequence[Place], model: Found, provider: Found | Non
 
 
 def _preset(provider: Found) -> Preset:
-    name = _read(provider, NAME)
+    name = provider.read(NAME)
     if name not in PRESETS:
         hint = "for any other server set its address (base_url) instead"
         raise ConfigError(f"{provider.words} is {name!r}. Accepted: {', '.join(PRESETS)}; {hint}.")

@@ -34,13 +34,15 @@ from .text import one_line
 # Shares of R, the room for conversation.
 FACTS = 0.10
 SUMMARY = 0.05
+PLAN = 0.10  # the plan that the user accepted
 REQUEST = 0.40  # the prompt, of which intake lets 0.30 in, with what was thrown in since
 COLLAPSED = 0.60
 WORTH_SNIPPING = 0.20  # a change in the middle voids the prompt cache behind it, so it must free at least this
 LEAST_GAIN = 0.10  # of the fill; a run that frees less is not repeated until the view has grown by as much
 STEPS_BETWEEN_SUMMARIES = 5
 MAX_FAILURES = 3  # summaries refused in a row, after which none is asked for until the user does
-_REQUEST_FROM = 0.2  # the share of their limits to which the facts and the summary are cut before the request is
+# The shares of their limits to which the facts and the summary are cut before the request is, and then the plan.
+_REQUEST_FROM, _PLAN_FROM = 0.2, 0.1
 _INSTRUCTION_ROOM = 600  # tokens for the request's instruction
 
 
@@ -409,7 +411,8 @@ class ContextManager:
 
     def _memory(self, text: str, tail: Sequence[Message], share: float = 1.0) -> Message:
         """The message that takes the place of what is not in `tail`, its parts within `share` of their limits; the
-        current request is cut last."""
+        current request and the accepted plan are cut last. The plan is in it also where the tail has it: that is for
+        a short while, and may be cut there."""
         room, count = self.meter.room * share, self.meter.count
         spoken = int(self.meter.room * REQUEST * min(1.0, share / _REQUEST_FROM))
         current = self._ledger.current
@@ -421,7 +424,16 @@ class ContextManager:
         request = "\n\n".join(map(text_of, said))
         text = tiers.fit_text(text, int(room * SUMMARY * 1.5), count) if text else ""
         pictures = [part for message in said for part in pictures_of(message)]
-        return self._records.note(memory("" if text == "…" else text, facts, request, pictures), kind="memory")
+        summary_text = "" if text == "…" else text
+        return self._records.note(memory(summary_text, facts, request, pictures, self._plan(share)), kind="memory")
+
+    def _plan(self, share: float) -> str:
+        """The accepted plan, whole up to its limit."""
+        said: list[Message] = [{"role": "user", "content": self._ledger.plan}] if self._ledger.plan else []
+        limit = int(self.meter.room * PLAN * min(1.0, share / _PLAN_FROM))
+        record = self._ledger.plan_record
+        cut = tiers.shrink(said, self.meter.measure, self.meter.count, limit, lambda _: record) or []
+        return "".join(map(text_of, cut))
 
     # -- small questions
 
@@ -435,7 +447,8 @@ class ContextManager:
         """What the kept tail may take: its share, and less where the result would not land below the first mark."""
         room = self.meter.room
         request = sum(self.meter.count(words.text) for words in self._ledger.current)
-        taken = self.meter.prefix + room * (FACTS + SUMMARY) + request
+        plan = min(self.meter.count(self._ledger.plan), room * PLAN)
+        taken = self.meter.prefix + room * (FACTS + SUMMARY) + request + plan
         below = self.meter.budget * self._marks[0] - taken
         return int(max(room * self._tail / 4, min(room * self._tail, below)))
 

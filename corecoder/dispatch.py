@@ -10,7 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from .driver import Driver
@@ -19,7 +20,8 @@ from .events import Event, ToolFinished, ToolOutput, ToolStarted
 from .jobs import Job, JobDone
 from .memory import OURS
 from .messages import NO_OUTPUT, Message, Reply, ToolCall
-from .permissions import Allow, Ask, Permissions, Refuse
+from .outcome import CHANGED
+from .permissions import EDIT, Allow, Answered, Ask, Permissions, Refuse, Verdict
 from .text import one_line
 from .tool import Tool, ToolContext, ToolResult, checked_arguments
 
@@ -46,7 +48,10 @@ class PreparedCall:
     arguments: dict[str, Any] = field(default_factory=dict)
     result: ToolResult | None = None
     refused: bool = False
+    final: str = ""  # ends the turn and is its answer
+    changed: str = ""  # what the model is told first, where somebody changed the command
     confined: bool = True
+    place: Path | None = None
     seconds: float = 0.0
     output: list[str] = field(default_factory=list)
 
@@ -121,14 +126,28 @@ class Dispatcher:
         assert tool is not None
         # A job, because it looks at files: secrets that a search would come to, what an edit would change.
         verdict = yield from driver.do("consent", lambda _job: self._permissions.judge(tool, arguments))
+        if not isinstance(verdict, Refuse):
+            prepared.place = verdict.place
         if isinstance(verdict, Ask):
-            answer = yield from driver.ask("consent", verdict.text, verdict.detail, verdict.choices)
-            verdict = self._permissions.settle(tool, arguments, answer)
+            verdict = yield from self._ask(driver, prepared, tool, verdict)
         if isinstance(verdict, Refuse):
             prepared.refused = True
             prepared.fail(verdict.words)
+        elif isinstance(verdict, Answered):
+            prepared.result, prepared.final = ToolResult(verdict.words), verdict.final
         elif isinstance(verdict, Allow):
             prepared.confined = verdict.confined
+
+    def _ask(self, driver: Driver, prepared: PreparedCall, tool: Tool, ask: Ask) -> Generator[Event, None, Verdict]:
+        """Asks a person. A command of their own runs instead of the model's, as what they said yes to would."""
+        given = yield from driver.ask(ask.kind, ask.text, ask.detail, ask.choices, ask.why)
+        answer, command = given.answer, given.command or ""
+        if EDIT in ask.choices and answer.strip().lower() in (EDIT, EDIT[0]) and command.strip():
+            if command != prepared.arguments.get("command"):
+                prepared.changed = CHANGED.format(command=command)
+                prepared.arguments = {**prepared.arguments, "command": command}
+            answer = "yes"
+        return self._permissions.settle(tool, prepared.arguments, answer)
 
     def _run_group(self, driver: Driver, group: list[PreparedCall]) -> Generator[Event, None, None]:
         jobs: dict[Job, PreparedCall] = {}
@@ -144,10 +163,11 @@ class Dispatcher:
         finally:  # a closed generator included: what ran is not to be called "not run"
             for job, prepared in jobs.items():
                 prepared.seconds = (done[job].ended if job in done else time.monotonic()) - started
-                prepared.result = _result(prepared, done.get(job))
+                result = _result(prepared, done.get(job))
+                prepared.result = replace(result, content=prepared.changed + result.content)
         for prepared in group:
+            assert prepared.result is not None
             result = prepared.result
-            assert result is not None
             yield ToolFinished(
                 prepared.call.id,
                 prepared.call.name,
@@ -168,11 +188,17 @@ class Dispatcher:
             job.emit(ToolOutput(call_id, text))
 
         def work(job: Job) -> ToolResult:
-            with self._keep(job, tool, prepared.arguments):
+            about = {"file_path": str(prepared.place)} if prepared.place else {}
+            with self._keep(job, tool, {**prepared.arguments, **about}):
                 ctx = self._make_context(job, lambda text: output(job, text), prepared.confined)
-                return tool.run(prepared.arguments, ctx)
+                return tool.run(prepared.arguments, replace(ctx, judged=prepared.place))
 
         return work
+
+
+def final_answer(calls: list[PreparedCall]) -> str:
+    """What one of `calls` made the answer of the turn, "" if none did."""
+    return next((prepared.final for prepared in calls if prepared.final), "")
 
 
 def any_refused(calls: list[PreparedCall]) -> bool:

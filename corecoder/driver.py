@@ -28,17 +28,19 @@ class TurnCancelled(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """Somebody answered a Question."""
+    """Somebody answered a Question; `command` is what is to run instead, where the answer is "edit"."""
 
     question_id: str
     answer: str
+    command: str | None = None
 
 
 @dataclass(frozen=True)
 class Steer:
-    """Words for the model while it works."""
+    """Words for the model while it works, in the turn of that number."""
 
     text: str
+    turn: int
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Driver:
         self._jobs = jobs
         self._turn = turn
         self._interactive = interactive
-        self._answers: dict[str, str] = {}
+        self._answers: dict[str, Answer] = {}
         self._steering: list[str] = []
         self._questions = 0
         self._deadline: float | None = None
@@ -107,13 +109,13 @@ class Driver:
 
     def ask(
         self, kind: str, text: str, detail: str, choices: tuple[str, ...], why: str = ""
-    ) -> Generator[Event, None, str]:
+    ) -> Generator[Event, None, Answer]:
         """Puts a question and waits for its answer; with nobody to answer the answer is NOBODY at once."""
         self._questions += 1
         question_id = f"{self._turn}.{self._questions}"
         yield Question(question_id, kind, text, detail, choices, why)
         if not self._interactive:
-            return NOBODY
+            return Answer(question_id, NOBODY)
         while question_id not in self._answers:
             if self._next() is None:
                 raise TurnCancelled
@@ -139,8 +141,8 @@ class Driver:
 
     def _take(self, item: Any) -> None:
         if isinstance(item, Answer):
-            self._answers[item.question_id] = item.answer
-        elif isinstance(item, Steer):
+            self._answers[item.question_id] = item
+        elif isinstance(item, Steer) and item.turn == self._turn:
             self._steering.append(item.text)
         elif isinstance(item, CancelRequest) and item.turn == self._turn and self._deadline is None:
             self._deadline = time.monotonic() + GRACE

@@ -57,6 +57,7 @@ except ImportError:  # Windows
 AGAIN = "Ctrl+C again or Ctrl+D leaves"
 WAITS = "A question waits: Enter sends your line first, Ctrl+C puts it aside."
 QUIET = 0.6  # seconds without a key after which a question takes keys: what was meant for the line never answers it
+EARLY = 0.3  # seconds after the start
 PAUSE = 0.02  # seconds between two updates of the screen
 FRAME = 0.12  # seconds between two pictures of the spinner
 BATCH = 16_384  # characters printed in one update, so that keys are seen between two
@@ -204,6 +205,7 @@ class Editor:
         self._ending = False
         self._last_key = 0.0
         self._typing = False
+        self._started = 0.0
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._woken = asyncio.Event()
@@ -308,6 +310,11 @@ class Editor:
             self.asked.move(by)
 
     @property
+    def early(self) -> bool:
+        """Whether a key may have been typed before the line was there, when the terminal still made Ctrl+J of Enter."""
+        return time.monotonic() - self._started < EARLY
+
+    @property
     def asking(self) -> bool:
         """Whether keys answer a question instead of going to the line."""
         quiet = not self.buffer.text and time.monotonic() - self._last_key > QUIET
@@ -406,6 +413,7 @@ class Editor:
                 if number := getattr(signal, name, None):
                     loop.add_signal_handler(number, handle)
             self._app.create_background_task(self._pump())
+            self._started = time.monotonic()
             jobs.start("session", body, CancelToken())
 
         before = termios.tcgetattr(sys.stdin.fileno()) if termios is not None else None

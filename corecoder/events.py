@@ -147,7 +147,7 @@ NOBODY = "no, nobody is there"
 class Question(Event):
     """The turn waits for `agent.answer(question_id, answer)`. `kind` is "consent", "plan" or "ask"; `detail` holds the
     whole command, diff or plan; `choices` are the accepted answers, the first of them the safe default; `why` says why
-    it is asked."""
+    it is asked. "edit" goes with the command to run instead; those of a plan are no and the modes to go on in."""
 
     question_id: str
     kind: str

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .layout import Line
 
 if TYPE_CHECKING:
-    from pygments.lexer import Lexer
+    from pygments.lexer import Lexer  # type: ignore[import-untyped] # its stubs are a package of their own
 
 PIECE, CONTEXT = 40, 400  # lines that come out together at least; lines after which earlier ones are dropped
 _MOST_CONTEXT = 10 * CONTEXT
@@ -47,8 +47,8 @@ def lexer_for(info: str) -> Lexer | None:
     word = _LANGUAGE.match(info.strip())
     if word is None:
         return None
-    from pygments.lexers import get_lexer_by_name  # only with the first block of code
-    from pygments.util import ClassNotFound
+    from pygments.lexers import get_lexer_by_name  # type: ignore[import-untyped] # only with the first block of code
+    from pygments.util import ClassNotFound  # type: ignore[import-untyped]
 
     try:
         return get_lexer_by_name(word[0].lower(), stripnl=False, ensurenl=False)

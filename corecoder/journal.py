@@ -110,6 +110,16 @@ class Journal:
         except OSError as error:
             raise self._unwritten(error) from error
 
+    def copy(self, path: Path) -> None:
+        """Writes a new log with what this one holds. Raises SessionError if that is not all on disk."""
+        with self._guard:
+            if self._fd is None or not self.on_disk:
+                raise SessionError("there is nothing on disk to copy: the session is new, or kept in memory only.")
+            try:
+                os.close(_copy(self._fd, path, self._end))
+            except OSError as error:
+                raise SessionError(f"cannot copy the session log to {path}: {words(error)}") from error
+
     def close(self) -> None:
         """Gives up the file and its lock. Safe to call twice."""
         with self._guard:

@@ -12,13 +12,6 @@ from .asked import Menu
 if TYPE_CHECKING:
     from .editor import Editor
 
-HELP = """\
-Enter sends; Alt+Enter, Ctrl+J or \\ at the end starts a new line; a paste stays one prompt.
-While the agent works, Enter queues words for it, and Esc or Ctrl+C stops it.
-/ completes commands and @ paths; ! runs a command of yours. Shift+Tab changes the mode.
-Ctrl+R searches what you typed before, Ctrl+X Ctrl+E opens the line in your editor,
-Ctrl+O shows what was folded. Ctrl+D, or Ctrl+C twice on an empty line, leaves."""
-
 
 def bindings(editor: Editor) -> KeyBindingsBase:
     """The bindings of `editor`, where a question that keys answer comes before the line."""
@@ -42,6 +35,10 @@ def _line(editor: Editor, asking: Filter) -> KeyBindings:
     @keys.add("enter", filter=completion_is_selected & ~asking)
     def _complete(event: KeyPressEvent) -> None:
         event.current_buffer.complete_state = None
+
+    @keys.add("c-j", filter=Condition(lambda: editor.early) & ~asking, eager=True)
+    def _early(_event: KeyPressEvent) -> None:
+        editor.enter()
 
     @keys.add("escape", "enter")
     @keys.add("c-j", filter=~asking)

@@ -22,7 +22,7 @@ LEAST_ABI = 3
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 _VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
 _PATH_BENEATH = 1
-_SET_NO_NEW_PRIVS, _SET_SECCOMP, _FILTER = 38, 22, 2
+_SET_DUMPABLE, _SET_NO_NEW_PRIVS, _SET_SECCOMP, _FILTER = 4, 38, 22, 2
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
@@ -72,6 +72,12 @@ def restrict(
     _keep_capabilities(sum(1 << number for number in capabilities))
     if offline:
         _only_unix_sockets()
+
+
+def hide_this_process() -> None:
+    """Nobody but root can read this process's memory and environment any more, not even a command from one of its own
+    confined threads, which counts as one of them for as long as that thread lives (prctl(2), PR_SET_DUMPABLE)."""
+    _call("prctl", _SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _keep_capabilities(kept: int) -> None:

@@ -79,7 +79,7 @@ def wrap(pieces: Sequence[Piece], room: int, *, fold: bool = False) -> list[Line
         _add(lines[-1], gap)
         used += len(gap[0])
         gap = ("", "")
-        for part in _folded(word, room) if fold and size > room else [word]:
+        for part in cut(word, room) if fold and size > room else [word]:
             if used + width(part) > room and used:
                 lines.append([])
                 used = 0
@@ -109,22 +109,20 @@ def _words(pieces: Sequence[Piece]) -> Iterator[Line]:
         yield word
 
 
-def _folded(word: Line, room: int) -> Iterator[Line]:
-    """A word in parts of at most `room` columns."""
+def cut(pieces: Sequence[Piece], room: int) -> Iterator[Line]:
+    """A line in parts of at most `room` columns, cut wherever that is; at least one part."""
     part: Line = []
     left = room
-    for text, style in word:
+    for text, style in pieces:
         while text:
             taken = head(text, left) or ("" if left < room else text[0])
-            if taken:
-                part.append((taken, style))
+            _add(part, (taken, style))
             text = text[len(taken) :]
             left -= cells(taken)
             if text:
                 yield part
                 part, left = [], room
-    if part:
-        yield part
+    yield part
 
 
 def _add(line: Line, piece: Piece) -> None:

@@ -2,8 +2,8 @@
 
 Summaries in prose keep most decisions and lose nearly every file path, number and command. So these facts are taken
 from the messages themselves as they are logged, a few microseconds each: the user's words, files read and changed,
-commands with exit code and error line, failing tests, the todo list, and for each the id under which the whole
-message can be recalled. It depends on no summariser and survives any number of compactions.
+commands with exit code and error line, failing tests, the todo list, the accepted plan, and for each the id under which
+the whole message can be recalled. It depends on no summariser and survives any number of compactions.
 
 The price is a convention: the ledger knows the tools of this program by name and reads their results as text, so a
 strange tool leaves no trace in it but the user's words.
@@ -20,7 +20,8 @@ from typing import Any
 
 from .memory import OURS, Memory
 from .messages import Message, arguments_of, calls_of, text_of
-from .outcome import FAILED, TestRun, ends_of, error_line, failing_tests, outcome_of
+from .outcome import FAILED, TestRun, as_run, ends_of, error_line, failing_tests, outcome_of
+from .plan import ACCEPTED, PLAN_BEGINS, PLAN_ENDS, PROPOSE_PLAN
 from .text import clip_middle, one_line, typed
 from .tokens import Count
 
@@ -31,7 +32,8 @@ _TODO = ("todo_write",)
 _PART = re.compile(r"\blines (\d+) to (\d+) of [\d,]+[^\n]*\]\Z")  # the note below a file that was read in part
 _FILES_PER_LINE = 8
 _MORE = "… and "
-_FAILING_TESTS, _TODO_LIST = "Failing tests", "Todo list"  # what is known anew replaces these when they are read back
+# What is known anew replaces these when they are read back.
+_FAILING_TESTS, _TODO_LIST, _PLAN_MODE = "Failing tests", "Todo list", "Plan mode"
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class Command:
 
 @dataclass
 class Ledger:
-    """Fed by `observe` in the order of the log; `render` writes it down within a budget."""
+    """Fed by `observe` in the order of the log; `render` writes it down within a budget, all but the `plan` that the
+    user accepted last, which `plan_record` brings back."""
 
     words: list[Words] = field(default_factory=list)
     current: list[Words] = field(default_factory=list)  # the prompt of the current turn and what was thrown in since
@@ -67,9 +70,13 @@ class Ledger:
     commands: deque[Command] = field(default_factory=lambda: deque(maxlen=60))
     failing: dict[str, tuple[TestRun, int | None]] = field(default_factory=dict)  # found by, record
     todo: tuple[str, ...] = ()
+    plan: str = ""
+    plan_record: int | None = None
+    planning: bool = False  # plan mode is on
     notices: deque[str] = field(default_factory=lambda: deque(maxlen=6))
     replies: int = 0
     _calls: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _called_in: int | None = None
     _before: dict[str, list[str]] = field(default_factory=dict)  # read back: section -> lines
 
     def observe(self, message: Message, record: int | None, kind: str = "") -> None:
@@ -78,6 +85,7 @@ class Ledger:
         role = message.get("role", "")
         if role == "assistant":
             self.replies += 1
+            self._called_in = record
             self._calls = {call.get("id") or "": call.get("function") or {} for call in calls_of(message)}
         elif role == "tool":
             call = self._calls.pop(message.get("tool_call_id") or "", None)
@@ -85,6 +93,8 @@ class Ledger:
                 self._result(call.get("name") or "", arguments_of(call), text_of(message), record)
         elif role == "user" and kind != "notice":
             self._said(Words(record, message), starts_turn=kind != "steer")
+        elif message.get("content") in (PLAN_BEGINS, PLAN_ENDS):
+            self.planning = message["content"] == PLAN_BEGINS
         elif role == "user" and isinstance(message.get("content"), str):
             self.notices.append(one_line(text_of(message).removeprefix(OURS).rstrip("]"), 300))
 
@@ -103,6 +113,8 @@ class Ledger:
         tests = self._before.pop(_FAILING_TESTS, [])
         self.failing.update((test, (TestRun("", frozenset(), ()), None)) for test in reversed(tests))
         self.todo = tuple(self._before.pop(_TODO_LIST, ()))
+        self.planning = bool(self._before.pop(_PLAN_MODE, ()))
+        self.plan = memory.plan
         if memory.request:
             self._said(Words(None, memory.request), starts_turn=True)
 
@@ -119,6 +131,7 @@ class Ledger:
         words = [item for item in reversed(self.words) if id(item) not in left_out]
         longest = max(200, budget)  # characters: a quarter of the budget
         sections = [
+            _Section(_PLAN_MODE, [one_line(PLAN_BEGINS.removeprefix(OURS).rstrip("]"))] * self.planning, 0.1),
             _Section("The user, word for word, newest first", [_quote(item, longest) for item in words], 0.35),
             _Section(_FAILING_TESTS, [f"{test}{_id(at)}" for test, (_, at) in reversed(self.failing.items())], 0.1),
             _Section("Files changed", _file_lines({path: _id(at) for path, at in self.changed.items()}), 0.15),
@@ -141,7 +154,10 @@ class Ledger:
         failed = text.startswith(FAILED)
         path = arguments.get("file_path")
         if name in _COMMANDS:
-            self._command(str(arguments.get("command", "")), ends_of(text), record)
+            self._command(*as_run(str(arguments.get("command", "")), ends_of(text)), record)
+        elif name == PROPOSE_PLAN:
+            if text == ACCEPTED:
+                self.plan, self.plan_record = str(arguments.get("plan", "")), self._called_in
         elif failed:
             subject = f"{name} {main_argument(arguments)}".strip()
             self.commands.append(Command(record, one_line(subject, 160), "failed", one_line(text, 160)))

@@ -139,7 +139,8 @@ class LLM:
         if not self._looked_up:
             self._looked_up = True
             with self._wire() as wire:
-                listed = models.from_listing(wire.get_json("/models", token, timeout), self.model)
+                listing = wire.get_json("/models", token, timeout)
+            listed = {**models.from_listing(listing, self.model), "names": models.listed_names(listing) or None}
             listed["catalogue"] = models.catalogue_window(self.model, self.base_url)
             known = {key: value for key, value in listed.items() if value is not None}
             self._learn(listed=known, at=time.time())

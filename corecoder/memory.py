@@ -1,8 +1,8 @@
 """The one message that stands for everything a compaction took out of view, and how it is read back.
 
-It is a user message in three tagged parts, each optional: the summary (a model's or code's), the facts (the ledger),
-and the current request word for word. The first two never hold their closing tag at the start of a line, and the
-request is the last: so what was put in is what is read back, whatever the user or a tool wrote.
+It is a user message in four tagged parts, each optional: the summary (a model's or code's), the plan that the user
+accepted, the facts (the ledger), and the current request word for word. The others never hold their closing tag at the
+start of a line, and the request is the last: so what was put in is what is read back, whatever anybody wrote.
 
 That a message is a memory is known from the log's record, not from its words. Only a plain list has no records: there
 the first message is one if it has this form and the checksum in its head is that of the rest. So nothing is taken for
@@ -26,7 +26,8 @@ _HEAD = (
     "whole message that is given as #17.]"
 )
 _PARTS = re.compile(
-    r"(?:\n<summary>\n(.*?)\n</summary>)?(?:\n<facts>\n(.*?)\n</facts>)?"
+    r"(?:\n<summary>\n(.*?)\n</summary>)?(?:\n<accepted_plan>\n(.*?)\n</accepted_plan>)?"
+    r"(?:\n<facts>\n(.*?)\n</facts>)?"
     r"(?:\n<current_request>\n(.*)\n</current_request>)?",
     re.DOTALL,
 )
@@ -40,12 +41,13 @@ class Memory:
     summary: str = ""
     facts: str = ""
     request: Message | None = None
+    plan: str = ""
 
 
-def memory(summary: str, facts: str, request: str, images: Sequence[dict[str, Any]] = ()) -> Message:
+def memory(summary: str, facts: str, request: str, images: Sequence[dict[str, Any]] = (), plan: str = "") -> Message:
     """The message that takes the place of old conversation. `images` are the request's picture parts."""
     parts = ""
-    for tag, text in (("summary", summary.strip()), ("facts", facts)):
+    for tag, text in (("summary", summary.strip()), ("accepted_plan", plan), ("facts", facts)):
         if text:
             end = f"\n</{tag}>"
             parts += f"\n<{tag}>" + f"\n{text}".replace(end, f"\n {end[1:]}") + end
@@ -63,10 +65,10 @@ def read_memory(message: Message) -> Memory | None:
     form = _PARTS.fullmatch(rest)
     if not form:
         return None
-    summary, facts, words = (part or "" for part in form.groups())
+    summary, plan, facts, words = (part or "" for part in form.groups())
     images = pictures_of(message)
     content = [{"type": "text", "text": words}, *images] if images else words
-    return Memory(summary, facts, {"role": "user", "content": content} if content else None)
+    return Memory(summary, facts, {"role": "user", "content": content} if content else None, plan)
 
 
 def _head_of(parts: str) -> str:

@@ -25,6 +25,7 @@ from .events import Usage
 from .providers import is_local
 
 FILE = "models.json"
+_MOST_NAMES = 300  # of a listing that are kept
 LESSON_AGE = 7 * 86400.0  # seconds for which a listing and a window that an overflow named are believed
 
 # Models that take images, or reason, by what their makers call them; only used where no listing says so.
@@ -108,13 +109,27 @@ class Memory:
             return
 
     def _read(self) -> dict[str, Any]:
-        if self._path is None:
-            return {}
-        try:
-            everything = json.loads(self._path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return everything if isinstance(everything, dict) else {}
+        return _everything(self._path) if self._path else {}
+
+
+def _everything(path: Path) -> dict[str, Any]:
+    try:
+        everything = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return everything if isinstance(everything, dict) else {}
+
+
+def known_names(home: Path, base_url: str | None) -> list[str]:
+    """The models that are known at this endpoint without asking it: those used before, then those it listed."""
+    place = f"{(base_url or 'default').rstrip('/')} "
+    entries = {key: entry for key, entry in _everything(home / FILE).items() if key.startswith(place)}
+    names = [key.removeprefix(place) for key in entries]
+    for entry in entries.values():
+        listed = entry.get("listed") if isinstance(entry, dict) else None
+        more = listed.get("names") if isinstance(listed, dict) else None
+        names += [name for name in more if isinstance(name, str)] if isinstance(more, list) else []
+    return list(dict.fromkeys(names))
 
 
 def _replace(path: Path, text: str) -> None:
@@ -168,8 +183,7 @@ def from_listing(listing: Any, model: str) -> dict[str, Any]:
     `context_window` (Groq), `max_context_length` and `capabilities` (Mistral), `max_input_tokens` (Anthropic,
     LiteLLM), `inputTokenLimit` (Gemini), `meta.n_ctx` (llama.cpp), `loaded_context_length` (LM Studio).
     """
-    rows = listing.get("data") if isinstance(listing, dict) else listing
-    rows = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    rows = _rows(listing)
     named = [row for row in rows if row.get("id") in (model, f"models/{model}")]
     row = next(iter(named or (rows if len(rows) == 1 else [])), None)  # llama.cpp answers to any name
     if row is None:
@@ -188,6 +202,17 @@ def from_listing(listing: Any, model: str) -> dict[str, Any]:
     limits = ("max_completion_tokens", "max_output_tokens", "max_output_length", "outputTokenLimit")
     found = {"window": _first(places, windows), "output_limit": _first(places, limits), "images": _images(row)}
     return {key: value for key, value in found.items() if value is not None}
+
+
+def listed_names(listing: Any) -> list[str]:
+    """The models in the answer to GET /models, the first few hundred of them."""
+    names = [row["id"].removeprefix("models/") for row in _rows(listing) if isinstance(row.get("id"), str)]
+    return names[:_MOST_NAMES]
+
+
+def _rows(listing: Any) -> list[dict[str, Any]]:
+    rows = listing.get("data") if isinstance(listing, dict) else listing
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
 
 
 def _first(places: list[dict[str, Any]], names: tuple[str, ...]) -> int | None:

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from .text import one_line
 
 FAILED = ("Error: ", "Not run: ", "[no result: ", "[interrupted by ")  # how this program begins a result of its own
+CHANGED = "[the user changed the command to: {command}]\n"  # before the result of what ran instead
 
+_CHANGED = re.compile(r"\[the user changed the command to: (.*?)\]\n", re.DOTALL)
 _SCANNED = 30_000  # characters at each end of a command's output that are looked at
 _ENDED = r"(?m)^\[(exit code -?\d+|killed by [\w ]+|timed out after [\d.]+ s|cancelled|interrupted|job \d+ runs)"
 _EXIT = r"(?i)\bexit(?:ed)?(?: with)?(?: code| status)?[: ]{1,2}(-?\d{1,5})\b"
@@ -42,6 +44,12 @@ _MAX_FAILING = 60
 def ends_of(text: str) -> str:
     """As much of both ends of an output as is looked at."""
     return text if len(text) <= 2 * _SCANNED else text[:_SCANNED] + "\n" + text[-_SCANNED:]
+
+
+def as_run(command: str, text: str) -> tuple[str, str]:
+    """The command that ran and its own result, where the user may have changed the one that was asked for."""
+    changed = _CHANGED.match(text)
+    return (changed[1], text[changed.end() :]) if changed else (command, text)
 
 
 def outcome_of(text: str) -> str:

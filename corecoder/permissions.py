@@ -1,8 +1,9 @@
 """Consent: may this call run, must somebody be asked, or is it refused and in which words?
 
 Pure decisions, no terminal. Four modes: `ask` lets reads through and asks for the rest, `auto` lets edits inside the
-project and read-only commands through, `plan` is read-only, `yolo` allows everything. A read of what probably holds a
-secret is asked for in every mode but `yolo`. Judging a command as read-only is comfort for the user and caution by
+project and read-only commands through, `plan` is read-only until a plan is accepted, `yolo` allows everything. A read
+of what probably holds a secret is asked for in every mode but `yolo`. The mode may change at any time, from any thread,
+and counts from the next call that is judged on. Judging a command as read-only is comfort for the user and caution by
 default: whatever is not certainly harmless is not.
 """
 
@@ -18,11 +19,13 @@ from typing import TYPE_CHECKING, Any
 from .config import corecoder_home
 from .errors import ConfigError, ToolError
 from .events import NOBODY
+from .gitdir import is_of_git
+from .plan import ACCEPTED, CHOICES, GO_ON, IS_THE_ANSWER, NOT_ACCEPTED, PROPOSE_PLAN, chosen_mode
 from .prompt import AGENTS
 from .secretfiles import SecretFiles, TooMany
 from .sessiondir import project_directory
 from .text import listed, one_line
-from .tool import Tool, Workspace
+from .tool import Tool, Workspace, lies_in
 
 if TYPE_CHECKING:
     from .judgement import Part, Place
@@ -31,14 +34,17 @@ if TYPE_CHECKING:
 MODES = ("ask", "auto", "plan", "yolo")
 ONCE = ("no", "yes")
 ALWAYS = (*ONCE, "always")
+EDIT = "edit"  # a choice for commands: another one runs instead
 
 
 @dataclass(frozen=True)
 class Allow:
     """The call may run, in the sandbox if there is one and `confined` is true: what nobody looked at runs confined,
-    what a person said yes to runs as it is."""
+    what a person said yes to runs as it is. `place` is the real path of the file that was judged: another one, should
+    the name lead there by then, is not what was allowed."""
 
     confined: bool = field(default=True, compare=False)
+    place: Path | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -50,21 +56,32 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Ask:
-    """Somebody has to decide; `detail` holds the whole command or the whole diff. What "always" would stand for is in
-    `text`, and it is not among the `choices` where it cannot be given."""
+    """Somebody has to decide; `detail` holds the whole command, diff or plan, `why` says what keeps it from running
+    unasked. What "always" would stand for is in `text`, and it is not among the `choices` where it cannot be given."""
 
     text: str
     detail: str
     choices: tuple[str, ...] = ONCE
+    why: str = ""
+    kind: str = "consent"
+    place: Path | None = field(default=None, compare=False)
 
 
-Verdict = Allow | Refuse | Ask
+@dataclass(frozen=True)
+class Answered:
+    """There is nothing to run: `words` are the tool result. `final` ends the turn and is its answer, unless ""."""
+
+    words: str
+    final: str = ""
+
+
+Verdict = Allow | Refuse | Ask | Answered
 
 _LEADING_NO = re.compile(r"\A(?:no?\b[\s,:]*)+", re.IGNORECASE)
 # The first sentence is what a person is shown.
 _PLAN = (
-    "Not run: {why}, and plan mode is read-only. Look around with the read-only tools, then describe what you would "
-    "change; the user decides whether to leave plan mode."
+    "Not run: {why}, and plan mode is read-only. Look around with the read-only tools, then say with propose_plan what "
+    "you would change; the user decides whether to leave plan mode."
 )
 _AUTO_COMMAND = (
     "Not run: {why}, and nobody is there to allow it. Commands that certainly change nothing do run (such as ls, cat, "
@@ -72,8 +89,8 @@ _AUTO_COMMAND = (
     "allow commands with --yes."
 )
 _AUTO_OUTSIDE = (
-    "Not run: {path} is outside the project or part of .git, and nobody is there to allow it. Work inside {root}. "
-    "The user can allow more with --yes."
+    "Not run: {path} is outside the project or part of what git runs, and nobody is there to allow it. Work inside "
+    "{root}. The user can allow more with --yes."
 )
 _AUTO_UNCONFINED = (
     "Not run: it asks to leave the sandbox, and nobody is there to allow it. Do without, or say which command the user "
@@ -94,7 +111,7 @@ _NOBODY = (
 class _Facts:
     """What matters about a call: `harmless` where it only reads, or `why` not; the `secret` that it would read; whether
     it is an edit `inside` the project (None: no edit); the `prefixes` that "always" would allow (None: it cannot); the
-    variables `changed` by earlier commands that can make it run something else."""
+    variables `changed` by earlier commands that can make it run something else; the real `place` of a file."""
 
     harmless: bool = False
     why: str = ""
@@ -102,13 +119,15 @@ class _Facts:
     inside: bool | None = None
     prefixes: tuple[Prefix, ...] | None = None
     changed: tuple[str, ...] = ()
+    place: Path | None = None
 
 
 class Permissions:
     """The mode of one session and what was allowed for its length ("always").
 
-    `confined` says that commands which nobody looked at run in a sandbox, `all_confined` that the others do as well;
-    `boundary` says to a person what that means. `attended`, which the agent sets, says that somebody can be asked.
+    `confined` says that there is a sandbox for commands which nobody looked at, `all_confined` that it holds the others
+    as well, and those of `yolo`; `boundary` says to a person what that means, or why there is none. `attended`, which
+    the agent sets, says that somebody can be asked.
     """
 
     def __init__(
@@ -120,8 +139,6 @@ class Permissions:
         all_confined: bool = False,
         boundary: str = "",
     ) -> None:
-        if mode not in MODES:
-            raise ValueError(f"unknown mode {mode!r}; the modes are {', '.join(MODES)}")
         self.mode = mode
         self.confined, self._all_confined, self._boundary = confined, all_confined, boundary
         self.attended = False
@@ -130,49 +147,77 @@ class Permissions:
         self._prefixes: set[Prefix] = set()
         self._edits = False
 
+    @property
+    def mode(self) -> str:
+        """One of MODES. Raises ValueError where another one is set."""
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode: str) -> None:
+        if mode not in MODES:
+            raise ValueError(f"unknown mode {mode!r}; the modes are {', '.join(MODES)}")
+        self._mode, self._accepted = mode, ""
+
+    def end_round(self) -> str:
+        """All calls of a reply are judged: goes over to the mode in which a plan among them was accepted. Gives that
+        mode, "" if there is none. So a change beside the plan is judged as if there were no plan yet."""
+        if accepted := self._accepted:
+            self.mode = accepted
+        return accepted
+
     def announcement(self) -> str:
         """What will run without a question, and what a sandbox has to do with it."""
+        mode = self.mode
         commands = "commands, confined," if self.confined else "commands that certainly change nothing"
         rest = "is asked for" if self.attended else "is refused (--yes allows all)"
         as_it_is = ", and then runs unconfined" if self.confined and not self._all_confined else ""
         words = {
             "ask": f"Reads and harmless commands run at once; all else is asked for{as_it_is}.",
             "auto": f"Edits inside the project and {commands} will run; everything else {rest}.",
-            "plan": "Plan mode: nothing will be changed.",
+            "plan": f"Plan mode: nothing will be changed{' before you accept a plan' * self.attended}.",
             "yolo": "Everything runs without a question (--yes).",
-        }[self.mode]
-        return f"{words} {self._boundary}".strip()
+        }[mode]
+        bounded = (mode != "yolo" or self._all_confined) if self.confined else mode == "auto"
+        return f"{words} {self._boundary if bounded else ''}".strip()
 
     def judge(self, tool: Tool, arguments: dict[str, Any]) -> Verdict:
         """What happens with a call whose arguments fit the schema of `tool`."""
+        mode = self.mode  # it may change meanwhile
+        if tool.name == PROPOSE_PLAN and mode == "plan" and arguments["plan"].strip():
+            return Ask(GO_ON, arguments["plan"], CHOICES, kind="plan")
         leaves = self.confined and tool.name == "bash" and bool(arguments.get("unconfined")) and not _stops(arguments)
-        if leaves and not self.attended and (self.mode == "auto" or (self.mode == "yolo" and self._all_confined)):
+        if leaves and not self.attended and (mode == "auto" or (mode == "yolo" and self._all_confined)):
             return Refuse(_AUTO_UNCONFINED)
-        if self.mode == "yolo" and not (leaves and self._all_confined):
+        if mode == "yolo" and not (leaves and self._all_confined):
             return self._allowed_as_it_is(arguments)
         facts = self._facts(tool, arguments)
         if leaves:
-            facts = replace(facts, harmless=False, why=facts.why or "it asks to leave the sandbox")
-        if facts.secret and self.mode == "auto" and not self.attended:
+            facts = replace(facts, harmless=False, why=_joined(facts.why, "it asks to leave the sandbox"))
+        if facts.secret and mode == "auto" and not self.attended:
             return Refuse(_AUTO_SECRET.format(path=one_line(facts.secret, 200)))
         if facts.harmless:
-            return self._question(tool, arguments, facts) if facts.secret else Allow()
-        if self.mode == "plan":
+            return self._question(tool, arguments, facts, mode) if facts.secret else Allow(place=facts.place)
+        if mode == "plan":
             return Refuse(_PLAN.format(why=facts.why))
         if self._allowed(facts):
-            return self._allowed_as_it_is(arguments)
-        if self.mode == "auto" and not facts.secret:
+            return replace(self._allowed_as_it_is(arguments), place=facts.place)
+        if mode == "auto" and not facts.secret:
             if facts.inside or (self.confined and tool.name == "bash" and not leaves):
-                return Allow()
+                return Allow(place=facts.place)
             if not self.attended:
                 return self._refusal(arguments, facts)
-        return self._question(tool, arguments, facts)
+        return self._question(tool, arguments, facts, mode)
 
     def settle(self, tool: Tool, arguments: dict[str, Any], answer: str) -> Verdict:
-        """The verdict once somebody answered: yes, always, no, or words for the model, which are a no as well."""
-        if answer.strip().lower() in ("y", "yes"):
+        """The verdict once somebody answered: yes, always, no, or words for the model, which are a no as well; for a
+        plan the mode in which to go on, from the end of the round on."""
+        word = answer.strip().lower()
+        said = _LEADING_NO.sub("", answer.strip()).rstrip(".")
+        if tool.name == PROPOSE_PLAN:
+            return self._settle_plan(str(arguments.get("plan")), answer, said)
+        if word in ("y", "yes"):
             return self._allowed_as_it_is(arguments)
-        if answer.strip().lower() in ("a", "always"):
+        if word in ("a", "always"):
             facts = self._facts(tool, arguments)
             if not facts.secret:
                 self._prefixes.update(facts.prefixes or ())
@@ -180,10 +225,17 @@ class Permissions:
             return self._allowed_as_it_is(arguments)
         if answer == NOBODY:
             return Refuse(_NOBODY)
-        said = _LEADING_NO.sub("", answer.strip())
-        if said:
-            return Refuse(f"Not run: the user said no, and: {said.rstrip('.')}.")
+        if said and word not in ("e", "edit"):  # and gave no command to run instead
+            return Refuse(f"Not run: the user said no, and: {said}.")
         return Refuse("Not run: the user said no. Do not try it again in another form.")
+
+    def _settle_plan(self, plan: str, answer: str, said: str) -> Verdict:
+        if answer == NOBODY:
+            return Answered(IS_THE_ANSWER, final=plan)
+        if mode := chosen_mode(answer):
+            self._accepted = mode
+            return Answered(ACCEPTED)
+        return Refuse(NOT_ACCEPTED.format(words=f", and: {said}" if said else ""))
 
     def _allowed_as_it_is(self, arguments: dict[str, Any]) -> Allow:
         return Allow(confined=self._all_confined and not arguments.get("unconfined"))
@@ -200,11 +252,15 @@ class Permissions:
             return self._facts_of_command(command, background=bool(arguments.get("background")))
         if not all(_is_possible(arguments.get(name, "")) for name in ("file_path", "path", "pattern", "include")):
             return _Facts(harmless=True)  # the tool says what is wrong with it
-        secret = self._secret(tool, arguments)
+        path = arguments.get("file_path")
+        # Looked up once: what is judged is what is read or written.
+        place = Path(os.path.realpath(self._workspace.resolve(path))) if isinstance(path, str) else None
+        secret = self._secret(tool, arguments, place)
         if tool.read_only:
-            return _Facts(harmless=True, secret=secret)
+            return _Facts(harmless=True, secret=secret, place=place)
         why = f"{tool.name} may change something"
-        return _Facts(why=why, secret=secret, inside=self._edits_inside(arguments))
+        inside = self._is_inside(place) if place else None
+        return _Facts(why=why, secret=secret, inside=inside, place=place)
 
     def _facts_of_command(self, command: str, *, background: bool) -> _Facts:
         # With its tables 15 ms, only once a command is judged.
@@ -229,7 +285,7 @@ class Permissions:
         prefixes = None if changed else _prefixes(doubted, parts, place)
         return _Facts(harmless=not doubted, why=why, secret=secret, prefixes=prefixes, changed=changed)
 
-    def _secret(self, tool: Tool, arguments: dict[str, Any]) -> str:
+    def _secret(self, tool: Tool, arguments: dict[str, Any], real: Path | None) -> str:
         """What a call that shows the content or the names of files would show of secret ones, "" if nothing."""
         if not (tool.read_only or tool.name == "edit_file"):  # which shows what stands around a change
             return ""
@@ -241,7 +297,7 @@ class Permissions:
         ]
         for name in names or [""]:
             path = self._workspace.resolve(os.path.join(place, os.path.expanduser(name)) or ".")
-            if self._secrets.named(str(path)):
+            if self._secrets.named(str(path)) or (real and self._secrets.named(str(real))):
                 return self._workspace.show(path)
         top = self._workspace.resolve(place or ".")
         if tool.name != "grep" or self._workspace.contains(top):
@@ -251,14 +307,10 @@ class Permissions:
         except TooMany:
             return f"any of the many files below {top}"
 
-    def _edits_inside(self, arguments: dict[str, Any]) -> bool | None:
-        """Whether this is an edit inside the project (not in .git, where an edit can run code); None: no edit."""
-        path = arguments.get("file_path")
-        if not isinstance(path, str):
-            return None
-        target = Path(os.path.realpath(self._workspace.resolve(path)))
-        names = [name.casefold() for name in target.parts]  # macOS and Windows take .GIT for .git
-        return self._workspace.contains(target) and ".git" not in names
+    def _is_inside(self, place: Path) -> bool:
+        """Whether an edit of the file at the real path `place` stays in the project, and away from what git runs."""
+        root = self._workspace.root
+        return lies_in(place, root) and not is_of_git(place, root)
 
     def _allowed(self, facts: _Facts) -> bool:
         """Whether an earlier "always" covers the call."""
@@ -273,9 +325,9 @@ class Permissions:
             return Refuse(_AUTO_COMMAND.format(why=facts.why))
         return Refuse(_AUTO_OUTSIDE.format(path=arguments.get("file_path"), root=self._workspace.root))
 
-    def _question(self, tool: Tool, arguments: dict[str, Any], facts: _Facts) -> Ask:
+    def _question(self, tool: Tool, arguments: dict[str, Any], facts: _Facts, mode: str) -> Ask:
         detail = _detail(tool, arguments)
-        always = ""
+        choices: tuple[str, ...] = ONCE
         if tool.name == "bash":
             workspace = self._workspace
             where = "" if workspace.cwd == workspace.root else f" in {one_line(workspace.show(workspace.cwd), 200)}"
@@ -293,12 +345,29 @@ class Permissions:
             except ToolError as error:  # it may still succeed, once the calls before it have run
                 detail = f"{error}\n{detail}"
         if facts.secret:
-            return Ask(f"{text} It would show the model {facts.secret}, which may hold secrets.", detail)
-        if facts.inside is False:
-            return Ask(f"{text} It is outside the project or part of .git.", detail)
-        return (
-            Ask(f"{text} (always: {always}, until the session ends)", detail, ALWAYS) if always else Ask(text, detail)
+            text += f" It would show the model {facts.secret}, which may hold secrets."
+        elif facts.inside is False:
+            text += " It is outside the project or part of what git runs."
+        elif always:
+            text, choices = f"{text} (always: {always}, until the session ends)", ALWAYS
+        if tool.name == "bash" and mode != "plan":  # where even a person's own command must change nothing
+            choices = (*choices, EDIT)
+        return Ask(text, detail, choices, self._why(arguments, facts), place=facts.place)
+
+    def _why(self, arguments: dict[str, Any], facts: _Facts) -> str:
+        """What keeps a call from running unasked, for a person."""
+        secret = f"it would show the model {facts.secret}, which may hold secrets" if facts.secret else ""
+        if facts.inside is None:
+            bounds = self._boundary.partition(". ")[0].rstrip(".") if self.confined else ""
+            leaves = bounds and arguments.get("unconfined")
+            return _joined(secret, facts.why) + (f" ({bounds})" if leaves else "")
+        return _joined(
+            secret, "it would change a file" + (" outside the project or part of what git runs" * (not facts.inside))
         )
+
+
+def _joined(*reasons: str) -> str:
+    return "; ".join(filter(None, reasons))
 
 
 def _stops(arguments: dict[str, Any]) -> bool:

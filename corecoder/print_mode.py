@@ -22,6 +22,7 @@ from .agent import Agent, ChatModel
 from .errors import ConfigError
 from .events import TurnFinished
 from .jobs import CancelToken, Job, JobEvent, Jobs
+from .markdown import MarkdownStream
 from .render import Renderer
 from .terminal import Screen, Signals
 from .text import MARKS, one_line
@@ -108,7 +109,12 @@ def _deliver(agent: Agent, finished: TurnFinished, code: int, out: Screen, err: 
         return code
     if out.terminal and err.terminal:
         err.line()
-    out.line(finished.text.strip("\n"))
+    if out.terminal and out.colour:
+        markdown = MarkdownStream(out)
+        markdown.feed(finished.text)
+        markdown.finish()
+    else:
+        out.line(finished.text.strip("\n"))
     if out.failed is None:
         return code
     if out.failed.errno == errno.EPIPE:

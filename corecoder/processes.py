@@ -236,7 +236,7 @@ def end_tree(process: subprocess.Popen[bytes]) -> None:
 
 @dataclass
 class Job:
-    """A command that was started to run beside the conversation."""
+    """A command that was started to run beside the conversation, `started` being a time of `time.monotonic`."""
 
     number: int
     process: subprocess.Popen[bytes]
@@ -244,6 +244,7 @@ class Job:
     log: Path | None
     mark: str = ""
     reported: bool = False
+    started: float = field(default_factory=time.monotonic)
 
 
 @dataclass

@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from .gitdir import PLAIN_CONFIG
 from .shellparse import ANY, GLOB
 from .text import one_line
 
@@ -103,14 +104,6 @@ _GIT_OPTIONS = frozenset(
     "--output --ext-diff --textconv --filters -O --open-files-in-pager --contents --batch --batch-command --stdin "
     "--pathspec-from-file".split()
 )
-# The lines of a repository's configuration that cannot make git run a program; any other line is not certain.
-_PLAIN_CONFIG = re.compile(
-    r"\s*(?:[#;].*|\[(?:core|user|remote \"[^\"\\]+\"|branch \"[^\"\\]+\")\]"
-    r"|(?:repositoryformatversion *= *0"
-    r"|(?:filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks) *= *\w+"
-    r"|(?:name|email|fetch|remote|merge) *= *[^\\]*|url *=(?![\s\"]*ext::)[^\\]*))?\s*",
-    re.IGNORECASE,
-)
 # Variables that make whatever is started run something else: ld.so(8), bash(1), iconv(1).
 _STEERS_ALL = r"LD_\w+|DYLD_\w+|BASH\w*|ENV|SHELLOPTS|PS4|GCONV_PATH"
 _STEERS = {
@@ -199,7 +192,7 @@ def is_plain_repository(directory: Path) -> bool:
         index = (git / "index").read_bytes() if (git / "index").exists() else b""
     except OSError:
         return False  # none, a bare one or a linked one: which configuration counts is not certain
-    if not all(map(_PLAIN_CONFIG.fullmatch, config.split("\n"))):
+    if not all(map(PLAIN_CONFIG.fullmatch, config.split("\n"))):
         return False
     return not (_GITLINK in index or (git / "hooks/post-index-change").exists() or any(git.glob("sharedindex.*")))
 

@@ -57,7 +57,7 @@ class Repl:
 
     def attach(self, editor: Editor) -> None:
         """Gives a live input line what it shows and what its keys do."""
-        editor.status = self.status.parts
+        editor.status = lambda width: [*self.status.parts(width)]
         editor.on_mode = self._next_mode
         editor.on_unfold = self.renderer.unfold
         editor.open_history(self.agent.session.path.parent / "history")
@@ -241,10 +241,10 @@ class Repl:
 
 
 def keys_of(question: Question) -> dict[str, str]:
-    """The key of each choice, its first letter that is free; Enter is the first choice."""
+    """The key of each choice, its first free letter; Enter is the first choice, and y only ever yes."""
     keys = {"": question.choices[0]}
     for choice in question.choices:
-        keys[next(letter for letter in choice if letter not in keys)] = choice
+        keys[next(letter for letter in choice if letter not in keys and (letter != "y" or choice == "yes"))] = choice
     if question.kind in ("consent", "plan"):
         keys["w"] = WORDS
     if question.why:

@@ -24,13 +24,15 @@ from .checkpoints import Change, CheckpointError, Checkpoints
 from .context import ContextManager
 from .errors import SessionError
 from .journal import words
-from .messages import text_of
+from .memory import OURS
+from .messages import Message, text_of
 from .session import Session
 from .snapshot import ABSENT, GIT, State, repository, shown
-from .text import one_line, plural, typed
+from .text import listed, one_line, plural, typed
 from .tool import Workspace
 
 Action = Literal["restore", "create", "remove", "leave"]
+Part = Literal["both", "files", "words"]
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,12 @@ class Rewinder:
         with self._store():
             return self._plan(number)[0]
 
-    def rewind(self, number: int | None = None, *, force: bool = False, keep: bool = False) -> Rewind:
+    def rewind(
+        self, number: int | None = None, *, force: bool = False, keep: bool = False, part: Part = "both"
+    ) -> Rewind:
         """Goes back, and says what became of the files. With `force` also where somebody else changed them.
+
+        With `part` "files" the conversation stays, and the model is told; with "words" every file stays as it is.
 
         While a file is left that failed or could be forced, the conversation stays as well, unless `keep` says that
         such files are to stay as they are. Raises CoreCoderError with the conversation as it was; files that were
@@ -108,12 +114,17 @@ class Rewinder:
         """
         with self._store():
             rewind, items = self._plan(number)
-            if self._kept:
+            if part == "words":
+                rewind = replace(rewind, files=(), notes=())
+            elif self._kept:
                 done = _Restorer(self._kept).restore(items, force=force)
                 # Where case does not count, removing `A` took a restored `a` away: the second round makes it again.
                 _, items = self._plan(number)
                 done.update(_Restorer(self._kept).restore(items, force=force))
                 rewind = replace(rewind, files=tuple(done.values()))
+        if part == "files":
+            self._tell(rewind)
+            return rewind
         if not keep and any(change.failed or change.forcible for change in rewind.files):
             return rewind
         place = self._session.rewind(rewind.turn.record).get("cwd")
@@ -123,6 +134,18 @@ class Rewinder:
         self._context.follow(self._session)
         self._session.sync()
         return replace(rewind, taken_back=True)
+
+    def _tell(self, rewind: Rewind) -> None:
+        """Lets the model know that files are no longer as it left them."""
+        names = [change.path for change in rewind.files if change.action != "leave"]
+        if not names:
+            return
+        text = (
+            f"{OURS}the user has put files back to how they were before turn {rewind.turn.number}: {listed(names, 40)}]"
+        )
+        message: Message = {"role": "user", "content": text}
+        self._context.observe(message, self._session.append(message, kind="notice"))
+        self._session.sync()
 
     @contextlib.contextmanager
     def _store(self) -> Iterator[None]:

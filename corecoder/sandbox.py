@@ -4,9 +4,9 @@ A `Policy` says it in paths, a backend holds a command to it, and a probe that m
 works on this machine: bubblewrap, else Landlock with seccomp (Linux), seatbelt (macOS). `start` has the signature of
 `subprocess.Popen`, so the shell does not know whether it is confined.
 
-No backend can deny what lies inside a directory that may be written, so what makes git run a program is watched: a
-command that changed it has it put back, and the model is told. The price: such a file cannot be changed by a confined
-command at all, be it with the best of intentions.
+No backend can deny what lies inside a directory that may be written, so what makes git run a program is watched
+(`gitwatch.py`): a command that changed it has it put back, and the model is told. The price: such a file cannot be
+changed by a confined command at all, be it with the best of intentions.
 """
 
 from __future__ import annotations
@@ -14,12 +14,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,8 @@ from typing import Any
 from . import landlock
 from .child import Start
 from .errors import ConfigError
-from .gitdir import common_directory, git_directory
+from .gitdir import RUNS, common_directory, git_directory, led_to
+from .gitwatch import GitWatch
 from .jobs import aside
 
 # Keys and other agents' files, below the home directory.
@@ -63,18 +62,18 @@ _DEVICES = (
     "/dev/pts",
     "/dev/shm",
 )
-_GIT_RUNS = ("hooks", "config", "config.worktree", "commondir")  # files of a repository that can make git run a program
 
 
 @dataclass(frozen=True)
 class Policy:
     """What a command may do, in real paths. What is `writable` exists; `guarded` lies inside it and is not to be
-    changed; what is `hidden` may come to exist."""
+    changed; what is `hidden` may come to exist; below `root`, the project, repositories are looked for."""
 
     writable: tuple[Path, ...]
     guarded: tuple[Path, ...] = ()
     hidden: tuple[Path, ...] = ()
     offline: bool = False
+    root: Path | None = None
 
 
 def policy_for(root: Path, home: Path, *, offline: bool = False) -> Policy:
@@ -88,13 +87,17 @@ def policy_for(root: Path, home: Path, *, offline: bool = False) -> Policy:
     git = list(_git_directories(root))
     places = [root, *git, *map(Path, ("/tmp", "/var/tmp", tempfile.gettempdir())), *(user / name for name in CACHES)]
     hidden = _real([home, *(user / name for name in HIDDEN)])
-    guarded = [place / name for place in git for name in _GIT_RUNS]
+    guarded = [place / name for place in git for name in RUNS]
     guarded += [root / ".git"] if (root / ".git").is_file() else []
+    writable = [place for place in _real(places) if place.exists() and not user.is_relative_to(place)]
+    led = [path for place in git for path in led_to(place, root)]
+    guarded += [path for path in led if path != root and any(path.is_relative_to(each) for each in writable)]
     return Policy(
-        writable=tuple(place for place in _real(places) if place.exists() and not user.is_relative_to(place)),
-        guarded=tuple(guarded),
+        writable=tuple(writable),
+        guarded=tuple(dict.fromkeys(guarded)),
         hidden=tuple(place for place in hidden if not root.is_relative_to(place)),
         offline=offline,
+        root=root,
     )
 
 
@@ -130,7 +133,7 @@ class Sandbox:
 
     def __init__(self, name: str, start: Start, leaves_open: str, policy: Policy) -> None:
         self.name, self.start, self.leaves_open, self.policy = name, start, leaves_open, policy
-        self._kept: dict[Path, dict[Path, _Content]] = {}
+        self.git = GitWatch(policy.guarded, policy.root, policy.writable)
 
     def describe(self) -> str:
         """One sentence for a person."""
@@ -149,69 +152,6 @@ class Sandbox:
     def _bounds(self) -> str:
         network = ", and have no network" if self.policy.offline else ""
         return f"write only in the project, temporary directories and package caches, and see no keys{network}"
-
-    @contextmanager
-    def guard(self) -> Iterator[list[str]]:
-        """Puts back what a command within the block changes of what is guarded; fills the list with what that was."""
-        notes: list[str] = []
-        for place in self.policy.guarded:
-            if place.parent.is_dir():  # one that was moved away is compared once it is back
-                self._kept[place] = _contents(place)
-        try:
-            yield notes
-        finally:
-            for place, before in self._kept.items():
-                if os.path.lexists(place.parent) and Path(os.path.realpath(place.parent)) != place.parent:
-                    place.parent.unlink()  # a link in the place of the directory, which was moved away
-                    notes.append(str(place.parent))
-                elif place.parent.is_file():
-                    notes += _restored({}, _contents(place.parent))
-                elif place.parent.is_dir():
-                    notes += _restored(before, _contents(place))
-
-
-_Content = tuple[bytes, int]  # bytes (of a link: where it points) and st_mode
-
-
-def _contents(place: Path) -> dict[Path, _Content]:
-    """Every file at or beneath `place`."""
-    contents = {}
-    for path in [place, *place.rglob("*")] if place.is_dir() and not place.is_symlink() else [place]:
-        try:
-            mode = path.lstat().st_mode
-            if stat.S_ISLNK(mode):
-                contents[path] = os.fsencode(os.readlink(path)), mode
-            elif stat.S_ISREG(mode):
-                contents[path] = path.read_bytes(), mode
-        except OSError:
-            continue
-    return contents
-
-
-def _restored(before: dict[Path, _Content], after: dict[Path, _Content]) -> Iterator[str]:
-    """Puts back what changed, what is new first: it may lie where something else belongs. Gives the paths."""
-    new = [path for path in after if path not in before]
-    for path in [*new, *(path for path in before if after.get(path) != before[path])]:
-        try:
-            _put_back(path, before.get(path))
-            yield str(path)
-        except OSError as error:
-            yield f"{path} (which failed: {error.strerror})"
-
-
-def _put_back(path: Path, content: _Content | None) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    path.unlink(missing_ok=True)
-    if content is None:
-        return
-    data, mode = content
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if stat.S_ISLNK(mode):
-        path.symlink_to(os.fsdecode(data))
-    else:
-        path.write_bytes(data)
-        path.chmod(stat.S_IMODE(mode))
 
 
 def choose(policy: Policy, wanted: str = "auto") -> tuple[Sandbox | None, str]:
@@ -321,6 +261,7 @@ def landlocked(policy: Policy) -> tuple[Start, str]:
             )
             return subprocess.Popen(args, **options)
 
+        landlock.hide_this_process()
         return aside(confined)
 
     return start, (

@@ -5,7 +5,8 @@ So nothing that makes the view smaller can lose anything, taking that back is on
 replaying. The records, beside `id`, `type` and `at`:
 
     session   version, session, project, created, model, system; the newest counts, `origin` marks a copy
-    message   what was said: {"message": {...}, "n": its number among the messages, "meta": what else is known of it}
+    message   what was said: {"message": {...}, "n": its number among the messages, "meta": what else is known of it,
+              "spent": dollars that the session had cost by then, left out where that is unknown}
     derived   a message that a tier made (a stub, a summary); in the view only where a `view` record names it
     view      {"ranges": [[first, last], ...], "how": ...}: inclusive ids over `message` and `derived` records;
               "undoes" is the id of the `view` record that this one takes back, "before" that of the prompt to
@@ -65,6 +66,7 @@ class Session:
         self._record_of: dict[int, int] = {}  # id(message) -> record id, for members of the view
         self._undoable: list[tuple[int, list[list[int]]]] = []  # view record, ranges of the view before it
         self._turns: dict[int, tuple[str, dict[str, Any]]] = {}  # prompt -> session, and what is kept beside it
+        self._all_turns: list[tuple[str, int]] = []
         self._writer = path.stem  # the session whose records are being taken in: its own, or the one it is a copy of
         self._taken_back: list[tuple[int, int]] = []  # prompt, the view record that went back to before it
         self._notes: dict[str, dict[str, Any]] = {}
@@ -109,9 +111,19 @@ class Session:
             raise
         if session._journal.next and not session._started:
             session.notices.append("the session log has lost its first record, and with it the system prompt")
-        if session.path != path:
-            session._started, session._origin = False, {"origin": path.stem}
+        writer = session._writer if session._started else path.stem
+        if writer != session.id:  # a copy, made just now or by `fork`
+            session._started, session._origin = False, {"origin": writer}
         return session
+
+    def fork(self) -> str:
+        """Copies the log and returns the id of the copy, which is a session of its own from its next record on.
+
+        Raises SessionError if there is nothing on disk to copy, or it cannot be written.
+        """
+        path = self.path.with_name(f"{sessiondir.new_id()}.jsonl")
+        self._journal.copy(path)
+        return path.stem
 
     @property
     def path(self) -> Path:
@@ -159,7 +171,10 @@ class Session:
         Raises SessionError if it cannot be written; nothing is changed then, and the same append can be tried again.
         The message must not be changed afterwards: the log would no longer be what the view is.
         """
-        extra = {"meta": meta} if meta else {}
+        extra: Record = {"meta": meta} if meta else {}
+        spent = self.total_usage.cost if self.total_usage != Usage() else 0.0
+        if spent is not None:
+            extra["spent"] = round(spent, 6)
         record = self._log("message", n=self._count + 1, message=message, **extra)
         self._record_of[id(message)] = record
         return record
@@ -203,6 +218,11 @@ class Session:
         the record of the prompt that began it, which was appended with `turn` set."""
         return [(session, prompt) for prompt, (session, _) in self._turns.items()]
 
+    @property
+    def all_turns(self) -> list[tuple[str, int]]:
+        """The same with those that were taken back."""
+        return list(self._all_turns)
+
     def rewind(self, prompt: int) -> dict[str, Any]:
         """Goes back to before the turn that the record `prompt` began; returns what was kept beside that.
 
@@ -239,9 +259,16 @@ class Session:
     def messages(self) -> Iterator[tuple[int, Message]]:
         """Every `message` record that was not taken back, in order, read from the file one by one."""
         for record in self._journal.carriers():
-            taken_back = any(first <= record["id"] < last for first, last in self._taken_back)
-            if record["type"] == "message" and not taken_back:
+            if record["type"] == "message" and not self._is_taken_back(record["id"]):
                 yield record["id"], record["message"]
+
+    def newest(self, name: str) -> Any:
+        """What was last kept under `name` beside a message that was not taken back, None if nothing was."""
+        records = (at for at in reversed(self._metas) if name in self._metas[at])
+        return next((self._metas[at][name] for at in records if not self._is_taken_back(at)), None)
+
+    def _is_taken_back(self, record: int) -> bool:
+        return any(first <= record < last for first, last in self._taken_back)
 
     def note(self, kind: str, **data: Any) -> None:
         """Logs a fact of the program's own, such as a working directory. Before the first message it waits for it."""
@@ -339,6 +366,7 @@ class Session:
             meta = record.get("meta")
             if isinstance(meta, dict) and meta.get("turn"):
                 self._turns[record["id"]] = self._writer, meta
+                self._all_turns.append((self._writer, record["id"]))
 
     def _take_view(self, record: Record) -> None:
         live = self._journal.expand(record["ranges"])

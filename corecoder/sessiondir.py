@@ -2,7 +2,7 @@
 
 A project's logs are in `<home>/sessions/<slug>/<id>.jsonl`. An id starts with the time in UTC, so names sort by age.
 Listing reads the head of a log (system prompt, model, first prompt) and its tail, where each message record carries
-its own number: the price of a list does not grow with the length of the sessions.
+its own number and what was spent by then: the price of a list does not grow with the length of the sessions.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .errors import SessionError
 from .journal import Record, decode
 from .messages import text_of
-from .text import one_line, plural, typed
+from .text import one_line, typed
 
 _HEAD_LINES = 50
 _TAIL = 1 << 16
@@ -30,7 +31,7 @@ _TAIL = 1 << 16
 @dataclass(frozen=True)
 class SessionInfo:
     """One line of a list of sessions. `modified` is in seconds since 1970, `size` in bytes, `messages` a count,
-    `title` the first words of the first prompt."""
+    `title` the first words of the first prompt, `cost` in dollars, None where it is not known."""
 
     id: str
     path: Path
@@ -39,11 +40,7 @@ class SessionInfo:
     size: int
     messages: int
     model: str
-
-    def __str__(self) -> str:
-        day = time.strftime("%Y-%m-%d %H:%M", time.localtime(self.modified))
-        size = f"{self.size / 1e6:.1f} MB" if self.size >= 1e6 else f"{self.size / 1e3:.0f} KB"
-        return f"{day}, {plural(self.messages, 'message')}, {size}, {self.model or 'unknown model'}: {self.title}"
+    cost: float | None = None
 
 
 def project_directory(home: Path, project: Path, kind: str = "sessions") -> Path:
@@ -124,13 +121,19 @@ def _describe(path: Path) -> SessionInfo:
                 break
     messages = 0
     newest_model = ""
+    costs: dict[Any, Any] = {}  # by record, as the end may come more than once
     for record in _backwards(path):
         newest_model = newest_model or str(record.get("model") or "")
+        if record.get("type") == "usage":  # since the last message, whose record holds the sum until then
+            costs[record.get("id")] = record.get("cost")
         if record.get("type") == "message":
             number = record.get("n")
             messages = number if isinstance(number, int) else 0
+            costs[record.get("id")] = record.get("spent")
             break
-    return SessionInfo(path.stem, path, title, state.st_mtime, state.st_size, messages, newest_model or model)
+    known = costs and all(isinstance(each, (int, float)) for each in costs.values())
+    cost = sum(costs.values()) if known else None
+    return SessionInfo(path.stem, path, title, state.st_mtime, state.st_size, messages, newest_model or model, cost)
 
 
 def _head(path: Path) -> Iterator[Record]:

@@ -14,8 +14,11 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from .errors import ConfigError
+from .forms import KEY, Form
+from .text import one_line
 
 # How far a place is trusted with an address for a key: what came with the project, the user's own words (files at home,
 # environment, command line), what is built in. The order in which places win is that of the list of places.
@@ -46,6 +49,15 @@ class Found:
     @property
     def words(self) -> str:
         return f"{self.spelled} {self.place.label}"
+
+    def read(self, form: Form) -> Any:
+        """The value as `form` reads it; ConfigError names place and form, and never shows a key."""
+        try:
+            return form.read(self.raw)
+        except ValueError:
+            raw = self.raw if isinstance(self.raw, str) else str(self.raw)
+            shown = "not usable" if form is KEY else f"'{one_line(raw, 60)}'"
+            raise ConfigError(f"{self.words} is {shown}. Accepted: {form.accepts}.") from None
 
 
 def find_all(places: Sequence[Place], *names: str) -> Iterator[Found]:
@@ -95,11 +107,11 @@ class Reader:
         variables = {item.key: item.value or "" for item in bindings if item.key}
         return Place(where, trust, self._known(variables, where, project=trust == PROJECT))
 
-    def toml(self, path: Path) -> Place:
+    def toml(self, path: Path, trust: int = OWN) -> Place:
         """Settings by their own names. Raises ConfigError if the file is not TOML."""
         text = self._text(path)
         if not text.strip():
-            return Place(f"in {path}", OWN, {})
+            return Place(f"in {path}", trust, {})
         if sys.version_info >= (3, 11):  # imported here because most runs have no such file
             import tomllib
         else:
@@ -111,7 +123,7 @@ class Reader:
         for name in table.keys() - self.settings:
             self.warnings.append(f"{name} in {path} is not a setting and is ignored{_meant(name, self.settings)}.")
         values = {name: (name, value) for name, value in table.items() if name in self.settings}
-        return Place(f"in {path}", OWN, values)
+        return Place(f"in {path}", trust, values)
 
     def _known(
         self, variables: Mapping[str, str], where: str, *, project: bool = False

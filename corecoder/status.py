@@ -23,8 +23,8 @@ from .events import (
     ToolStarted,
 )
 from .gitdir import git_directory
-from .render import headline, money, tokens
 from .text import one_line
+from .words import headline, money, tokens
 
 CELLS = 20  # of the bar
 _BRANCH = "ref: refs/heads/"

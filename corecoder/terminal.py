@@ -26,7 +26,7 @@ _SGR = {"dim": "2", "bold": "1", "italic": "3", "underline": "4", "reverse": "7"
 _SGR |= {"red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36"}
 _ASCII = str.maketrans(
     {"●": "*", "↳": ">", "…": "...", "✓": "x", "→": "->", "·": "-", "›": ">", "•": "-"}
-    | {"│": "|", "─": "-", "┼": "+", "╭": "+", "╰": "+"}
+    | {"│": "|", "─": "-", "┼": "+", "╭": "+", "╰": "+", "⋮": ":"}
 )
 STUCK = 1.0  # seconds after a first signal from which a second one no longer waits for the turn to end
 

@@ -107,7 +107,8 @@ class ToolContext:
     the model takes pictures, `recall(id)` gives the full text of an earlier message, or of a spilled text by its
     name (KeyError if there is none), `pictures(id)` the URLs of its pictures, `spill(text) -> path` keeps a long text
     beside the session log, `secrets` are the names of environment variables that no child process may get, `sandbox`
-    is what confines commands, None where nothing does.
+    is what confines commands, None where nothing does, `judged` the real path of the file that the call was judged to
+    be about, None where nobody looked.
     """
 
     workspace: Workspace
@@ -119,6 +120,7 @@ class ToolContext:
     spill: Callable[[str], Path | None] = _drop
     secrets: frozenset[str] = frozenset()
     sandbox: Sandbox | None = None
+    judged: Path | None = None
 
 
 class Tool:

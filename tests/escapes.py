@@ -103,6 +103,21 @@ GIT = {
     "a file for the directory": "mv .git .g; cp -r .g ev; echo gitdir: ev > .git",
     "a link for the directory": "mv .git .g; cp -r .g ev; ln -s ev .git",
     "a submodule": "git -C sub config core.fsmonitor 'touch PWNED'",
+    "a nested repository's hook": "echo x > inner/.git/hooks/post-checkout",
+    "a nested repository's configuration": "git -C inner config core.fsmonitor 'touch PWNED'",
+    "a nested repository moved": "mv inner other; echo x > other/.git/hooks/post-checkout",
+    "a file for a nested repository": "mkdir m; cp -r inner/.git m/g; echo '[core]pager=x' >> m/g/config; "
+    "rm -rf inner/.git; echo gitdir: $PWD/m/g > inner/.git",
+    "a directory of hooks of the project": "echo x >> .githooks/pre-push; echo x > .githooks/post-merge",
+    "a hook's real file": "echo x >> scripts/check",
+    "a new repository with a hook": "git init -q new && echo x > new/.git/hooks/pre-commit",
+    "a new repository with a setting": "git init -q new && git -C new config core.fsmonitor 'touch PWNED'",
+    "a new repository with an include": "git init -q new && git -C new config include.path $PWD/evil",
+    "a new repository with hooks elsewhere": "git init -q new && git -C new config core.hooksPath $PWD/hooks",
+    "a new bare repository": "git init -q --bare b.git && echo x > b.git/hooks/update",
+    "a new repository behind a link": "git init -q .n; echo x > .n/.git/hooks/update; mkdir n; ln -s ../.n/.git n/.git",
+    "a new repository behind a file": "git init -q --separate-git-dir=odd new && echo x > odd/hooks/update",
+    "a new repository with a link for its hooks": "git init -q new; rm -r new/.git/hooks; ln -s ../../a new/.git/hooks",
     "a configuration per worktree": "printf '[core]\\n\\tpager = x\\n' > .git/config.worktree",
 }
 NETWORK = {
@@ -155,6 +170,13 @@ class Field:
         subprocess.run(
             ["git", "init", "-q", f"--separate-git-dir={modules / 'sub'}", str(self.project / "sub")], check=True
         )
+        subprocess.run(["git", "init", "-q", str(self.project / "inner")], check=True)
+        for directory in (".githooks", "scripts"):
+            (self.project / directory).mkdir()
+        (self.project / ".githooks/pre-push").write_text("#!/bin/sh\n")
+        (self.project / "scripts/check").write_text("#!/bin/sh\n")
+        (self.project / ".githooks/pre-commit").symlink_to("../scripts/check")
+        subprocess.run(["git", "-C", str(self.project), "config", "core.hooksPath", ".githooks"], check=True)
         self.guarded = policy_for(self.project, self.place / "home").guarded
         self.server = socket.create_server(("127.0.0.1", 0))
         self.datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -170,7 +192,7 @@ class Field:
 
     def sandbox(self, name: str, *, offline: bool = False) -> Sandbox:
         """That backend, with this place's policy. Raises ConfigError where it does not work."""
-        policy = Policy((self.project,), self.guarded, (self.hidden,), offline)
+        policy = Policy((self.project,), self.guarded, (self.hidden,), offline, self.project)
         chosen, _ = choose(policy, name)
         assert chosen
         return chosen
@@ -186,7 +208,7 @@ class Field:
             "OUTER": str(os.getpid()),
             "PORT": str(self.server.getsockname()[1]),
         }
-        with sandbox.guard():
+        with sandbox.git.guard():
             process = sandbox.start(
                 ["bash", "-c", command],
                 cwd=self.project,
@@ -225,8 +247,16 @@ class Field:
     def _git_runs(self) -> dict[Path, object]:
         """What is there of all that can make git run a program; that it is gone makes git run nothing."""
         git = self.project / ".git"
-        places = [git, *self.guarded] if git.is_file() or git.is_symlink() else self.guarded
-        return {path: _fingerprint(path) for place in places for path in [place, *place.glob("*")] if path.is_file()}
+        places = [git, *self.guarded] if git.is_file() or git.is_symlink() else [*self.guarded]
+        runs = {path: _fingerprint(path) for place in places for path in [place, *place.glob("*")] if path.is_file()}
+        for head in self.project.rglob("HEAD"):  # whatever the directory is called in which it lies
+            links = [path for path in (head.parent / "hooks", head.parent / "config") if path.is_symlink()]
+            hooks = [path for path in head.parent.glob("hooks/*") if path.suffix != ".sample"]
+            runs.update((path, _fingerprint(path)) for path in [*links, *hooks])
+            for line in (head.parent / "config").read_text().splitlines() if (head.parent / "config").is_file() else []:
+                if any(word in line.lower() for word in ("pager", "fsmonitor", "hookspath", "path =")):
+                    runs[head.parent / line] = line
+        return runs
 
 
 def _fingerprint(path: Path) -> object:

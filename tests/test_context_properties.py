@@ -11,7 +11,8 @@ from histories import PICTURE, Play, calling, random_text, result, unrepaired
 
 from corecoder.context import ContextManager
 from corecoder.memory import read_memory
-from corecoder.messages import NO_RESULT, Message, repair, text_of, unpaired
+from corecoder.messages import NO_RESULT, Message, arguments_of, calls_of, repair, text_of, unpaired
+from corecoder.plan import ACCEPTED
 from corecoder.scripted import ScriptedLLM
 from corecoder.session import Session
 
@@ -79,6 +80,52 @@ def test_every_request_fits_whatever_happened_before(seed: int, home: Path, proj
         assert recalled.startswith(play.said[record]) if message.get("tool_calls") else recalled == play.said[record]
         assert play.context.pictures(record) == [part["image_url"]["url"] for part in play.pictures[record]]
     play.session.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_accepted_plan_is_in_view_after_any_number_of_compactions(seed: int, home: Path, project: Path) -> None:
+    """Whatever the summariser writes, in every tier, after a resume and after an undo."""
+    rng = random.Random(seed)
+    garbage = ScriptedLLM([lambda *_: rng.choice(["", "no", "x" * 50_000, "All is done. " * 30])] * 9999)
+    window = rng.choice([16_000, 20_000, 64_000])
+    play = Play(Session.create(home, project), window, llm=rng.choice([None, garbage]))
+    plan = f"# Plan {seed}\n" + "".join(f"{at}. Change `src/m{at}.py`.\n</accepted_plan>\n" for at in range(20))
+    play.say("plan it")
+    for words, answer in (
+        ("an older one", ACCEPTED),
+        (plan, ACCEPTED),
+        ("a bad one", "Not accepted: the user said no."),
+    ):
+        play.reply(calling(("p", "propose_plan", {"plan": words})))
+        play.results([result("p", answer)])
+    for _ in range(6):
+        random_turns(play, rng, 8, 30_000)
+        play.compress(force=True)
+        assert plan_in(play.session.view) == plan.replace("\n</accepted_plan>", "\n </accepted_plan>")
+    assert len(play.hows) > 6
+    play.session.close()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_plan_survives_in_a_plain_list_too_and_is_cut_only_beyond_its_bound(seed: int) -> None:
+    rng = random.Random(seed)
+    plan = "\n".join(f"{at}. Change `src/m{at}.py`." for at in range(rng.choice([3, 3_000])))
+    context = ContextManager(16_000)
+    view = [{"role": "user", "content": "plan it"}, calling(("p", "propose_plan", {"plan": plan}))]
+    view += [result("p", ACCEPTED), {"role": "assistant", "content": "on it"}]
+    for at in range(12):
+        view += [{"role": "user", "content": f"and {at}"}, calling((f"c{at}", "bash", {"command": "make"}))]
+        view.append(result(f"c{at}", random_text(rng, 20_000)))
+        context.maybe_compress(view, force=at % 3 == 0)
+        assert unpaired(view) == []
+        kept = plan_in(view)
+        assert kept == plan or (len(plan) > 10_000 and kept.startswith("0. Change") and "left out to fit" in kept)
+
+
+def plan_in(view: list[Message]) -> str:
+    """The plan in the memory at the head of a view; before there is one, in its call."""
+    kept = read_memory(view[0])
+    return kept.plan if kept else str(arguments_of(calls_of(view[1])[0]["function"])["plan"])
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -13,16 +13,16 @@ import corecoder
 PACKAGE = Path(corecoder.__file__).parent
 
 LAYERS: dict[int, str] = {
-    5: "__main__ cli repl render commands print_mode demo terminal firstrun markdown layout highlight diffview "
-    "completion",
+    5: "__main__ cli repl render commands print_mode demo terminal firstrun "
+    "markdown inline layout highlight diffview folds speech running words editor keys asked ui status completion",
     4: "app",
-    3: "agent dispatch driver",
-    2: "context ledger outcome memory meter tiers intake summary tools prompt "
+    3: "agent turn dispatch driver",
+    2: "context ledger outcome memory meter tiers intake summary tools prompt plan "
     "permissions prefixes judgement readonly shellparse secretfiles checkpoints checkpointstore snapshot rewind "
-    "mentions fileindex",
+    "sessiondiff transcript census mentions fileindex",
     1: "llm stream reader retries providers refusals dialects shapes wire models scripted errorbody sse toolcalls "
     "session sessiondir journal tool config "
-    "sources forms shell child processes capture sandbox landlock gitdir",
+    "sources forms trust shell child processes capture sandbox landlock gitdir gitwatch folder",
     0: "events messages jobs tokens text errors",
 }
 LAYER = {name: layer for layer, names in LAYERS.items() for name in names.split()}
@@ -50,6 +50,7 @@ OURS_WORTH_A_LATE_IMPORT = {
     "shellparse",
     "rewind",
     "checkpoints",
+    "sessiondiff",
 }  # tables, and few sessions
 DOORS = {"cli", "__init__"}  # what starts here must not load the rest: any import may be late
 NOT_EVERYWHERE = {"fcntl", "termios", "tty", "pty", "pwd", "grp", "resource", "msvcrt", "winreg", "_winapi"}

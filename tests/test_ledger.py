@@ -8,8 +8,10 @@ import time
 from histories import calling, result, user
 
 from corecoder.ledger import Ledger, main_argument
-from corecoder.memory import OURS
+from corecoder.memory import OURS, Memory
 from corecoder.messages import Message
+from corecoder.outcome import CHANGED
+from corecoder.plan import ACCEPTED, IS_THE_ANSWER, PLAN_BEGINS, PLAN_ENDS
 from corecoder.tokens import estimate_text
 
 PYTEST_FAILS = """\
@@ -116,6 +118,42 @@ def test_one_thing_run_in_two_ways_is_the_same_thing() -> None:
             "(pytest --tb short tests/test_sum.py)", "pytest tests/test_sum.py > log.txt",
         ):  # fmt: skip
             assert not fed(*run(first, PYTEST_FAILS), *run(second, PYTEST_PASSES)).failing, (first, second)
+
+
+def proposed(plan: str, answer: str, id_: str = "p") -> list[Message]:
+    return [calling((id_, "propose_plan", {"plan": plan})), result(id_, answer)]
+
+
+def test_the_plan_that_was_accepted_last_is_kept_whole_with_the_record_of_its_call() -> None:
+    ledger = fed(
+        *proposed("# First", ACCEPTED),
+        *proposed("# Second\n- a", ACCEPTED),
+        *proposed("# Third", "Not accepted: the user said no."),
+        *proposed("# Fourth", IS_THE_ANSWER),
+    )
+    assert (ledger.plan, ledger.plan_record) == ("# Second\n- a", 3)
+    assert ledger.plan not in written(ledger)
+
+
+def test_plan_mode_is_noted_as_long_as_it_is_on() -> None:
+    told = {**user(PLAN_BEGINS), "kind": "notice"}
+    over = {**user(PLAN_ENDS), "kind": "notice"}
+    assert "Plan mode:\n- plan mode from here on: look and ask, change nothing" in written(fed(told))
+    assert "lan mode" not in written(fed(told, over))
+    again = Ledger()
+    again.read_back(Memory(facts=written(fed(told)), plan="# Plan"))
+    assert again.planning
+    assert again.plan == "# Plan"
+    again.observe(user(PLAN_ENDS), 9, "notice")
+    assert "lan mode" not in written(again)
+
+
+def test_a_command_that_the_user_changed_is_kept_as_it_ran() -> None:
+    note = CHANGED.format(command="pytest -q\necho hi")
+    command = fed(*run("make", f"{note}no such file\n[exit code 2, 0.1 s]")).commands[-1]
+    assert (command.command, command.outcome, command.why) == ("pytest -q echo hi", "exit 2", "no such file")
+    refused = fed(*run("make", f"{note}Error: no shell")).commands[-1]
+    assert refused.outcome == "failed"
 
 
 def test_a_run_of_something_else_clears_nothing() -> None:

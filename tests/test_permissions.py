@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,47 @@ def test_auto_lets_edits_inside_the_project_through_and_refuses_commands() -> No
 def test_auto_refuses_an_edit_whose_real_place_is_outside_the_project_or_in_git(path: str, project: Path) -> None:
     (project / "link").symlink_to(project.parent)
     assert isinstance(judge("auto", WriteFileTool(), file_path=path, content=""), Refuse)
+
+
+def test_auto_refuses_an_edit_of_what_git_runs_whatever_it_is_called(project: Path, home: Path) -> None:
+    git = ["git", "-C", str(project), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+    subprocess.run([*git, "worktree", "add", "-q", str(project / "tree")], check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(["git", "init", "-q", "--bare", str(project / "bare")], check=True)
+    subprocess.run(["git", "init", "-q", f"--separate-git-dir={project / 'apart'}", str(project / "sub")], check=True)
+    subprocess.run(["git", "init", "-q", str(project / "linked")], check=True)
+    (project / "linked/.git").rename(project / "linked/repository")
+    (project / "linked/.git").symlink_to("repository")
+    (project / "half/refs").mkdir(parents=True)
+    (project / "half/objects").mkdir()
+    (project / "split/refs").mkdir(parents=True)
+    (project / "split/HEAD").write_text("ref: refs/heads/main\n")
+    for name in (".husky", "scripts", "shared"):
+        (project / name).mkdir()
+    (project / "scripts/check").write_text("#!/bin/sh\n")
+    (project / ".git/hooks/pre-commit").symlink_to("../../scripts/check")
+    with (project / ".git/config").open("a") as file:
+        file.write('[Core] hooksPath = ".husky" ; ours\n[include]\n\tpath = ../more\n')
+    (project / "more").write_text('[includeIf "gitdir:x"]\npath=shared/settings\n')
+    for path in (
+        "bare/hooks/update",
+        "bare/config",
+        "apart/hooks/pre-commit",
+        "linked/repository/config",
+        "linked/.git/hooks/new",
+        "tree/.git",
+        "half/HEAD",
+        "split/objects/x",
+        ".husky/pre-commit",
+        ".husky/_/h",
+        "scripts/check",
+        "more",
+        "shared/settings",
+    ):
+        assert isinstance(judge("auto", WriteFileTool(), file_path=path, content=""), Refuse), path
+    for path in ("tree/a", "sub/a", "linked/a", "half/a", "scripts/other", "shared/a", "HEAD", ".gitignore"):
+        assert judge("auto", WriteFileTool(), file_path=path, content="") == Allow(), path
 
 
 SECRETS = [
@@ -109,7 +151,7 @@ def test_a_read_of_a_secret_is_asked_for_once(path: str, mode: str, keys: Path) 
         verdict = judge(mode, tool, **arguments)
         assert isinstance(verdict, Ask), tool.name
         assert "may hold secrets" in verdict.text
-        assert verdict.choices == ("no", "yes")
+        assert "always" not in verdict.choices
         assert judge("yolo", tool, **arguments) == Allow()
 
 
@@ -159,7 +201,7 @@ def test_a_command_that_also_changes_something_is_not_asked_for_as_a_read(keys: 
         assert isinstance(judge("auto", BashTool(), command=command), Refuse), command
         verdict = judge("ask", BashTool(), command=command)
         assert isinstance(verdict, Ask)
-        assert verdict.choices == ("no", "yes")
+        assert verdict.choices == ("no", "yes", "edit")
         assert verdict.text.startswith("Run this command?")
     assert isinstance(judge("plan", BashTool(), command="cat .env", background=True), Refuse)
     arguments = {"file_path": ".env", "old_string": "KEY", "new_string": "X"}
@@ -295,7 +337,7 @@ def test_the_question_says_what_always_stands_for(command: str, stands_for: str)
     assert isinstance(verdict, Ask)
     assert verdict.text == f"Run this command? (always: {stands_for} in this project, until the session ends)"
     assert verdict.detail == command
-    assert verdict.choices == ("no", "yes", "always")
+    assert verdict.choices == ("no", "yes", "always", "edit")
 
 
 NEVER_ALWAYS = r"""
@@ -417,7 +459,7 @@ def test_always_is_not_offered_where_it_would_stand_for_anything(command: str, p
     (project / "pytest").symlink_to("/bin/sh")
     verdict = judge("ask", BashTool(), command=command)
     assert isinstance(verdict, Ask)
-    assert verdict.choices == ("no", "yes")
+    assert verdict.choices == ("no", "yes", "edit")
     assert "always" not in verdict.text
 
 
@@ -480,7 +522,7 @@ def test_always_for_an_edit_means_every_edit_inside_the_project(keys: Path) -> N
         verdict = permissions.judge(tool, {"file_path": path, "content": ""})
         assert isinstance(verdict, Ask)
         assert verdict.choices == ("no", "yes")
-        assert "outside the project or part of .git" in verdict.text
+        assert "outside the project or part of what git runs" in verdict.text
     secret = {"file_path": ".env", "old_string": "KEY", "new_string": "X"}
     assert isinstance(permissions.judge(EditFileTool(), secret), Ask)
     assert isinstance(permissions.judge(BashTool(), {"command": "touch a"}), Ask)
@@ -564,7 +606,7 @@ def test_a_question_names_what_earlier_commands_changed_and_always_does_not_cove
     verdict = permissions.judge(BashTool(), arguments)
     assert isinstance(verdict, Ask)
     assert verdict.text == f"Run this command with {name} changed by earlier commands?"
-    assert verdict.choices == ("no", "yes")
+    assert verdict.choices == ("no", "yes", "edit")
     workspace.env.pop(name)
     assert permissions.judge(BashTool(), arguments) == Allow()
 

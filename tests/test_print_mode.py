@@ -194,6 +194,33 @@ def test_a_task_runs_its_commands_confined_without_a_word_from_anybody(
     assert (code, out) == (4, "done what I could\n")
 
 
+def test_in_plan_mode_the_plan_is_the_answer_and_nothing_is_changed(run: Run, project: Path) -> None:
+    plan = "# Plan\n\n1. Make `a`.\n2. Look at it."
+    with StrictServer(call("bash", command="ls"), [Text("So:"), call("propose_plan", plan=plan)]) as server:
+        code, out, err = run("-p", "make a", "--mode", "plan", server=server)
+    assert (code, out) == (0, f"{plan}\n")
+    assert "nothing will be changed." in err
+    assert list(project.iterdir()) == []
+
+
+def test_a_change_beside_the_plan_is_refused_and_counts_as_such(run: Run, project: Path) -> None:
+    write = call("write_file", file_path="a", content="")
+    with StrictServer([call("propose_plan", plan="# Plan"), write]) as server:
+        code, out, _ = run("-p", "make a", "--mode", "plan", server=server)
+    assert (code, out) == (4, "# Plan\n")
+    assert list(project.iterdir()) == []
+
+
+def test_a_plan_that_was_the_answer_can_be_gone_on_with(run: Run, project: Path) -> None:
+    with StrictServer(call("propose_plan", plan="# Plan")) as server:
+        run("-p", "make a", "--mode", "plan", server=server)
+    with StrictServer(call("write_file", file_path="a", content=""), "made") as server:
+        code, out, _ = run("-c", "-p", "yes, do it", server=server)
+        assert "plan mode is over" in server.requests[0]["messages"][-1]["content"]
+    assert (code, out) == (0, "made\n")
+    assert (project / "a").exists()
+
+
 @pytest.mark.parametrize("flags", [["--yes"], ["--sandbox", "off"]])
 def test_no_network_without_a_sandbox_is_a_contradiction(run: Run, flags: list[str]) -> None:
     code, out, err = run("--offline", *flags, "-p", "hi", "--base-url", "http://127.0.0.1:9/v1", "-m", "m")

@@ -63,10 +63,14 @@ def test_every_flag_is_in_the_table_and_every_flag_in_the_text_exists() -> None:
     assert used, "the text shows no use of a flag, so this test would not notice a wrong one"
 
 
-def test_every_slash_command_is_named_and_exists() -> None:
-    named = set(re.findall(r"`/([a-z]+)", README))
-    names = [command.name for command in COMMANDS]
-    assert named == set(names)
+def commands_table() -> str:
+    rows = [f"| `{item.call.replace('|', chr(92) + '|')}` | {item.summary} |" for item in COMMANDS]
+    return "\n".join(["| command | what it does |", "|---|---|", *rows])
+
+
+def test_the_table_of_commands_is_that_of_the_code_and_no_other_is_named() -> None:
+    assert commands_table() in README, f"put this table into README.md:\n{commands_table()}"
+    assert set(re.findall(r"`/([a-z]+)", README)) == {command.name for command in COMMANDS}
 
 
 def test_the_two_commands_are_one_line_each_and_need_only_python_and_git() -> None:

@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from corecoder.diffview import diff_counts
 from corecoder.events import (
     Compacted,
     Event,
@@ -27,8 +28,9 @@ from corecoder.events import (
     Usage,
     UsageUpdated,
 )
-from corecoder.render import Renderer, diff_counts, headline, money, tokens, usage_words
+from corecoder.render import Renderer
 from corecoder.terminal import Screen
+from corecoder.words import headline, money, tokens, usage_words
 
 NASTY = "\x1b]52;c;ZXZpbA==\x07\x1b]0;t\x07\x1b[2J\x1b[6n\x9b31m\x1b]x\x9d0;y\x9c\u202e\x00\x08"
 MARKUP = "arr[/] [bold]x[/bold] [/INST] - [x] done [/Users/x/App.csproj]"
@@ -156,10 +158,10 @@ def test_a_call_is_one_line_with_its_essentials(
 def test_an_edit_says_how_much_it_changed_and_shows_the_diff() -> None:
     diff = "--- a/a.py\n+++ b/a.py\n@@ -1,2 +1,3 @@\n ctx\n-old\n+new\n+more"
     text = shown(call("edit_file", f"Edited a.py\n{diff}", file_path="a.py"))
-    assert text == "● edit a.py +2 -1\n  @@ -1,2 +1,3 @@\n   ctx\n  -old\n  +new\n  +more\n"
+    assert text == "● edit a.py +2 -1\n  1  ctx\n  2 -old\n  2 +new\n  3 +more\n"
     coloured = shown(call("edit_file", diff, file_path="a.py"), stream=Terminal())
-    assert "\x1b[32m  +new\x1b[0m" in coloured
-    assert "\x1b[31m  -old\x1b[0m" in coloured
+    assert "\x1b[32m+new\x1b[0m" in coloured
+    assert "\x1b[31m-old\x1b[0m" in coloured
 
 
 def test_a_long_result_is_folded_and_says_how_much_is_hidden() -> None:
@@ -246,7 +248,7 @@ def test_a_result_that_says_how_it_ended_is_not_followed_by_the_same_in_other_wo
     events = call("bash", "half\n[cancelled after 3.2 s]", ok=False, command="make")
     events[1] = dataclasses.replace(events[1], seconds=3.2)
     assert shown(events) == "● bash make\n  half\n  [cancelled after 3.2 s]\n"
-    assert "\x1b[33m  [cancelled" in shown(events, stream=Terminal())
+    assert "\x1b[33m[cancelled" in shown(events, stream=Terminal())
 
 
 def test_text_after_a_retry_starts_on_a_new_line() -> None:
@@ -296,4 +298,4 @@ def test_a_changed_line_that_begins_like_a_header_of_a_diff_is_shown_and_counted
     done = ToolFinished("1", "edit_file", True, "Edited", display=diff)
     text = shown([ToolStarted("1", "edit_file", {"file_path": "q.sql"}), done])
     assert "edit q.sql +1 -1" in text
-    assert "  --- a comment\n  +++ b\n" in text
+    assert "  1 --- a comment\n  1 +++ b\n" in text

@@ -2,140 +2,65 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import signal
+import stat
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import pyte
 import pytest
-from prompt_toolkit.application import create_app_session
-from prompt_toolkit.data_structures import Size
-from prompt_toolkit.input import create_pipe_input
-from prompt_toolkit.output.vt100 import Vt100_Output
 from server import D, Pause, StrictServer, Text, call, sse
+from terminals import (
+    ALT_ENTER,
+    BACKSPACE,
+    CTRL_C,
+    CTRL_D,
+    CTRL_E,
+    CTRL_J,
+    CTRL_R,
+    CTRL_X,
+    CTRL_Z,
+    ENTER,
+    ESC,
+    LONG,
+    SHIFT_TAB,
+    UP,
+    Start,
+    Terminal,
+    environment,
+    starting,
+)
 
 from corecoder.events import Question
-from corecoder.repl import LineReader, choices_words, meant
+from corecoder.repl import choices_words, keys_of
 
-pexpect = pytest.importorskip("pexpect")
 termios = pytest.importorskip("termios")
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs a pseudo-terminal")
 
-LONG = 45  # seconds: only reached where something hangs
-CTRL_C, CTRL_D, ENTER, ALT_ENTER, CTRL_J, UP = "\x03", "\x04", "\r", "\x1b\r", "\n", "\x1b[A"
-
-
-class Terminal:
-    """`corecoder` in a pseudo-terminal of 100 columns, its output fed to a terminal emulator."""
-
-    def __init__(self, server: StrictServer, *argv: str, term: str = "xterm") -> None:
-        environ = {
-            **os.environ,
-            "CORECODER_BASE_URL": server.base_url,
-            "CORECODER_API_KEY": "key",
-            "CORECODER_MODEL": "scripted",
-            "TERM": term,
-            "PROMPT_TOOLKIT_NO_CPR": "1",
-            "PYTHONWARNINGS": "error",
-        }
-        self.raw = ""
-        self.screen = pyte.Screen(100, 60)
-        self._stream = pyte.Stream(self.screen)
-        self.child = pexpect.spawn(
-            sys.executable,
-            ["-m", "corecoder", *argv],
-            env=environ,
-            dimensions=(60, 100),
-            encoding="utf-8",
-            timeout=LONG,
-        )
-
-    @property
-    def text(self) -> str:
-        """What stands on the screen."""
-        self._read(0)
-        return "\n".join(line.rstrip() for line in self.screen.display).rstrip()
-
-    def _read(self, timeout: float) -> bool:
-        """Takes in what has come, waiting for it at most `timeout` seconds; whether there was anything."""
-        try:
-            piece = self.child.read_nonblocking(1 << 16, timeout=timeout)
-        except (pexpect.TIMEOUT, pexpect.EOF):
-            return False
-        self.raw += piece
-        self._stream.feed(piece)
-        return True
-
-    def until(self, holds: Callable[[str], object]) -> str:
-        """Waits until the screen is as wanted; gives it."""
-        end = time.monotonic() + LONG
-        while not holds(self.text):
-            assert time.monotonic() < end, f"never came; the screen is\n{self.text}"
-            self._read(0.05)
-        return self.text
-
-    def shows(self, *words: str) -> str:
-        return self.until(lambda text: all(word in text for word in words))
-
-    def ready(self, count: int = 1) -> None:
-        """Waits for the prompt below everything else, the `count`th one."""
-        self.until(lambda text: text.count("›") >= count and text.splitlines()[-1].startswith("›"))
-
-    def type(self, keys: str) -> None:
-        self.child.send(keys)
-
-    def end(self) -> int:
-        """Waits for the program to end; gives its exit code."""
-        end = time.monotonic() + LONG
-        while self.child.isalive():
-            assert time.monotonic() < end, f"did not end; the screen is\n{self.text}"
-            self._read(0.05)
-        while self._read(0):
-            pass
-        assert "Traceback" not in self.raw
-        code = self.child.exitstatus
-        assert code is not None, f"killed by signal {self.child.signalstatus}"
-        return int(code)
+CONSENT = Question("1", "consent", "Run?", "rm x", ("no", "yes", "always", "edit"), "it removes x")
 
 
 @pytest.fixture
-def terminals() -> Iterator[Callable[..., Terminal]]:
-    """Starts terminals and ends them after the test."""
-    started: list[Terminal] = []
-
-    def start(server: StrictServer, *argv: str, term: str = "xterm") -> Terminal:
-        started.append(Terminal(server, *argv, term=term))
-        return started[-1]
-
-    yield start
-    for terminal in started:
-        terminal.child.close(force=True)
-
-
-Start = Callable[..., Terminal]
+def terminals() -> Iterator[Start]:
+    with starting() as start:
+        yield start
 
 
 def test_a_conversation_is_prompts_commands_and_a_way_out(terminals: Start) -> None:
     with StrictServer(Text("Hello, person."), "Again.") as server:
         terminal = terminals(server)
         terminal.ready()
-        terminal.type("hi" + ENTER)
-        terminal.shows("› hi", "Hello, person.")
-        terminal.ready(2)
-        terminal.type("/help" + ENTER)
-        terminal.shows("/compact", "/sessions", "Ctrl+C stops")
-        terminal.ready(3)
-        terminal.type("/hepl" + ENTER)
-        terminal.shows("Did you mean /help?")
-        terminal.ready(4)
-        terminal.type("/etc/hosts looks wrong" + ENTER)
-        terminal.shows("Again.")
-        terminal.ready(5)
+        assert "Hello, person." in terminal.ask("hi")
+        assert "› hi" in terminal.text
+        text = terminal.ask("/help")
+        assert "/compact" in text
+        assert "Esc or Ctrl+C stops" in text
+        assert "Did you mean /help?" in terminal.ask("/hepl")
+        assert "Again." in terminal.ask("/etc/hosts looks wrong")
         terminal.type(CTRL_D)
         assert terminal.end() == 0
         assert server.prompts() == ["hi", "/etc/hosts looks wrong"]
@@ -143,37 +68,87 @@ def test_a_conversation_is_prompts_commands_and_a_way_out(terminals: Start) -> N
 
 
 def test_a_prompt_may_have_several_lines(terminals: Start) -> None:
-    with StrictServer("a", "b") as server:
+    with StrictServer("a", "b", "c") as server:
         terminal = terminals(server)
         terminal.ready()
-        terminal.type(f"one{ALT_ENTER}two{CTRL_J}three{ENTER}")
-        terminal.shows("› one")
-        terminal.ready(2)
-        terminal.type(f"\x1b[200~pasted\rin\n  lines\x1b[201~{ENTER}")
-        terminal.shows("pasted")
-        terminal.ready(3)
-        assert server.prompts() == ["one\ntwo\nthree", "pasted\nin\n  lines"]
+        terminal.type(f"one{ALT_ENTER}two{CTRL_J}three\\{ENTER}")
+        terminal.type("four")
+        terminal.shows("three\n  four")
+        terminal.type(ENTER)
+        terminal.shows("a\n")
+        terminal.ready()
+        terminal.type("\x1b[200~pasted\rin\n  lines\x1b[201~")
+        terminal.shows("  lines")
+        terminal.type(ENTER)
+        terminal.shows("b\n")
+        terminal.ready()
+        assert server.prompts() == ["one\ntwo\nthree\nfour", "pasted\nin\n  lines"]
 
 
-def test_ctrl_c_stops_the_turn_and_the_next_one_works(terminals: Start, project: Path) -> None:
-    with StrictServer(sse(D("thinking about"), Pause(LONG)), "fine", call("bash", command="ls"), "done") as server:
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_a_key_stops_the_turn_keeps_its_text_and_the_next_one_works(key: str, terminals: Start) -> None:
+    with StrictServer(sse(D("thinking about\n\n"), Pause(LONG)), "fine") as server:
         terminal = terminals(server)
         terminal.ready()
-        terminal.type("go" + ENTER)
-        terminal.shows("thinking about")
-        terminal.type(CTRL_C)
+        terminal.enter("go")
+        terminal.shows("thinking about", "Esc stops")
+        terminal.type(key)
         terminal.shows("stopped")
-        terminal.ready(2)
-        terminal.type("and now?" + ENTER)
-        terminal.shows("fine")
-        terminal.ready(3)
+        terminal.ready()
+        assert "fine" in terminal.ask("and now?")
         assert server.faults == []
-        assert [message["role"] for message in server.requests[1]["messages"]] == [
-            "system",
-            "user",
-            "assistant",
-            "user",
-        ]
+        messages = server.requests[1]["messages"]
+        assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]
+        assert messages[2]["content"].startswith("thinking about")
+
+
+@pytest.mark.parametrize("rest", [ESC, CTRL_C])
+def test_words_entered_while_it_works_wait_and_come_back_when_it_is_stopped(rest: str, terminals: Start) -> None:
+    with StrictServer(sse(D("working"), Pause(LONG)), "done") as server:
+        terminal = terminals(server)
+        terminal.ready()
+        terminal.enter("go")
+        terminal.shows("working")
+        terminal.enter("use tabs")
+        terminal.shows("queued: use tabs")
+        terminal.type(rest)
+        terminal.shows("stopped", "› use tabs")
+        terminal.type(" please")
+        terminal.shows("› use tabs please")
+        terminal.type(ENTER)
+        terminal.shows("done")
+        assert server.prompts()[-1] == "use tabs please"
+
+
+def test_words_entered_while_it_works_reach_the_model_after_the_tools(terminals: Start) -> None:
+    with StrictServer(call("bash", command="echo begin; sleep 2; echo end"), "with tabs, then") as server:
+        terminal = terminals(server)
+        terminal.ready()
+        terminal.enter("go")
+        terminal.shows("begin", "running bash")
+        terminal.enter("use tabs")
+        terminal.shows("with tabs, then")
+        terminal.ready()
+        roles = [message["role"] for message in server.requests[1]["messages"]]
+        assert roles == ["system", "user", "assistant", "tool", "user"]
+        assert server.requests[1]["messages"][-1]["content"] == "use tabs"
+        assert server.faults == []
+
+
+def test_a_command_entered_while_it_works_looks_at_once_or_waits_for_the_end(terminals: Start) -> None:
+    with StrictServer(
+        sse(D("working"), Pause(3), D(" done."), {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    ) as server:
+        terminal = terminals(server)
+        terminal.ready()
+        terminal.enter("go")
+        terminal.shows("working")
+        terminal.enter("/tokens")
+        terminal.shows("received", "Esc stops")
+        terminal.enter("/clear")
+        terminal.shows("runs when the turn has ended")
+        terminal.shows("A new session")
+        terminal.ready()
 
 
 def test_ctrl_c_at_the_prompt_clears_the_line_and_twice_leaves(terminals: Start) -> None:
@@ -197,51 +172,64 @@ def test_a_question_shows_the_whole_command_and_no_is_the_default(terminals: Sta
     with StrictServer(again, "You said no.", again, "It is made.") as server:
         terminal = terminals(server)
         terminal.ready()
-        terminal.type("make it" + ENTER)
+        terminal.enter("make it")
         terminal.shows("Run this command?", "the-end", "[N]o")
+        time.sleep(1)
         terminal.type(ENTER)
         terminal.shows("You said no.")
         assert not (project / "made").exists()
-        terminal.ready(2)
-        terminal.type("please" + ENTER)
-        terminal.until(lambda text: text.count("[N]o") == 2)
-        terminal.type("y" + ENTER)
+        terminal.ready()
+        terminal.enter("please")
+        terminal.shows("[N]o")
+        time.sleep(1)
+        terminal.type("y")
         terminal.shows("It is made.")
         assert (project / "made").exists()
         assert server.faults == []
 
 
-def test_a_question_is_broken_between_words(terminals: Start) -> None:
-    command = "pytest && ruff check && ruff format && mypy && git add . && git commit"
-    with StrictServer(call("bash", command=command), "Well.") as server:
+def test_a_question_says_why_lets_the_command_be_edited_and_takes_words(terminals: Start, project: Path) -> None:
+    again = call("bash", command="touch made")
+    with StrictServer(again, "Edited.", again, "I see.") as server:
         terminal = terminals(server)
         terminal.ready()
-        terminal.type("go" + ENTER)
-        text = terminal.shows("session ends)")
-        start = text.index("Run this command?")
-        assert "\n" in text[start : text.index("session ends)")]
-        words = " ".join(line.strip() for line in text[start:].splitlines())
-        assert (
-            "(always: `pytest …`, `ruff check …`, `ruff format …`, `mypy …`, `git add …` and `git commit …` in this "
-            "project, until the session ends)" in words
-        )
-        terminal.type(ENTER)
-        terminal.shows("Well.")
+        terminal.enter("make it")
+        terminal.shows("[N]o", "[?] why")
+        time.sleep(1)
+        terminal.type("?")
+        terminal.shows("is not known to be harmless")
+        terminal.type("e")
+        terminal.shows("run instead › touch made")
+        terminal.type(BACKSPACE * 4 + "other" + ENTER)
+        terminal.shows("Edited.")
+        assert [path.name for path in project.iterdir()] == ["other"]
+        terminal.ready()
+        terminal.enter("again")
+        terminal.shows("[N]o")
+        time.sleep(1)
+        terminal.type("w")
+        terminal.shows("no, because ›")
+        terminal.type("it is there" + ENTER)
+        terminal.shows("I see.")
+        assert "no, and: it is there" in server.requests[-1]["messages"][-1]["content"]
+        assert server.faults == []
 
 
-def test_what_was_typed_before_a_question_does_not_answer_it(terminals: Start, project: Path) -> None:
+def test_keys_meant_for_the_line_never_answer_a_question(terminals: Start, project: Path) -> None:
     asks = sse(D("wait "), Pause(1.5), *_calls("touch made"))
     with StrictServer(asks, "You said no.") as server:
         terminal = terminals(server)
         terminal.ready()
-        terminal.type("go" + ENTER)
+        terminal.enter("go")
         terminal.shows("wait")
-        terminal.type("y" + ENTER + "yes" + ENTER)
-        terminal.shows("[N]o")
-        time.sleep(0.3)
+        terminal.type("yes, but")
+        terminal.shows("A question waits", "› yes, but")
         assert not (project / "made").exists()
-        terminal.type(ENTER)
-        terminal.shows("You said no.")
+        terminal.type(CTRL_C)
+        terminal.until(lambda text: "A question waits" not in text)
+        time.sleep(1)
+        terminal.type("n")
+        terminal.shows("You said no.", "› yes, but")
         assert not (project / "made").exists()
 
 
@@ -251,19 +239,29 @@ def _calls(command: str) -> list[dict[str, object]]:
     return [D(tool_calls=[made]), {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}]
 
 
-def test_ctrl_c_at_a_question_stops_the_turn(terminals: Start, project: Path) -> None:
+@pytest.mark.parametrize("key", [ESC, CTRL_C])
+def test_a_key_at_a_question_stops_the_turn(key: str, terminals: Start, project: Path) -> None:
     with StrictServer(call("bash", command="touch made"), "later") as server:
         terminal = terminals(server)
         terminal.ready()
-        terminal.type("go" + ENTER)
+        terminal.enter("go")
         terminal.shows("[N]o")
-        terminal.type(CTRL_C)
+        time.sleep(1)
+        terminal.type(key)
         terminal.shows("stopped")
-        terminal.ready(2)
+        terminal.ready()
         assert not (project / "made").exists()
-        terminal.type("next" + ENTER)
-        terminal.shows("later")
+        assert "later" in terminal.ask("next")
         assert server.faults == []
+
+
+def test_shift_tab_goes_through_the_modes(terminals: Start) -> None:
+    with StrictServer("x") as server:
+        terminal = terminals(server)
+        terminal.ready()
+        for mode in ("auto", "plan", "ask"):
+            terminal.type(SHIFT_TAB)
+            terminal.until(lambda text, mode=mode: f" · {mode} · " in text.splitlines()[-1])  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -282,21 +280,84 @@ def test_a_signal_ends_it_and_the_terminal_is_as_it_was(number: signal.Signals, 
         before = termios.tcgetattr(terminal.child.child_fd)
         terminal.ready()
         if when != "at the prompt":
-            terminal.type("go" + ENTER)
+            terminal.enter("go")
             terminal.shows("working" if when == "in a turn" else "[N]o")
         terminal.child.kill(number)
         assert terminal.end() == 128 + number
         assert termios.tcgetattr(terminal.child.child_fd) == before
-        assert terminal.raw.rfind("\x1b[?2004l") >= terminal.raw.rfind("\x1b[?2004h")
+        assert_modes_are_off(terminal)
+
+
+def assert_modes_are_off(terminal: Terminal) -> None:
+    """Bracketed paste off, cursor visible, no synchronised update left open."""
+    assert terminal.raw.rfind("\x1b[?2004l") >= terminal.raw.rfind("\x1b[?2004h")
+    assert terminal.raw.rfind("\x1b[?25h") >= terminal.raw.rfind("\x1b[?25l")
+    assert terminal.raw.count("\x1b[?2026h") == terminal.raw.count("\x1b[?2026l")
+
+
+def test_a_crash_while_drawing_ends_in_a_line_and_the_terminal_is_as_it_was(
+    terminals: Start, tmp_path: Path, home: Path
+) -> None:
+    """What is drawn fails: a class of the program is broken from outside, by what Python loads at its start."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(
+        "import corecoder.status\n"
+        "def broken(self, width):\n"
+        "    if self.used and self.cost is None and self.cached == 0 and self.model: raise ValueError('drawn badly')\n"
+        "    return []\n"
+        "corecoder.status.Status.parts = broken\n"
+    )
+    with StrictServer("hi") as server:
+        terminal = terminals(server, PYTHONPATH=str(tmp_path / "site"))
+        before = termios.tcgetattr(terminal.child.child_fd)
+        assert terminal.end() == 1
+        assert "internal error: ValueError: drawn badly" in " ".join(terminal.everything.split())
+        assert termios.tcgetattr(terminal.child.child_fd) == before
+        assert_modes_are_off(terminal)
+
+
+def test_stopped_and_continued_it_gives_the_terminal_back_and_takes_it_again(terminals: Start) -> None:
+    with StrictServer("still here") as server:
+        environ = environment(server.base_url, PS1="$ ")
+        shell = Terminal("bash", "--norc", "--noediting", "-i", environ=environ)
+        try:
+            shell.shows("$")
+            shell.type(f"{sys.executable} -m corecoder\n")
+            shell.ready()
+            for stop in (lambda: shell.type(CTRL_Z), lambda: _signal_child(shell, signal.SIGTSTP)):
+                stop()
+                shell.shows("Stopped")
+                assert_modes_are_off(shell)
+                shell.type("stty -a | grep -o ' -*icanon'; clear\n")
+                shell.shows("$")
+                assert " icanon" in shell.raw
+                assert " -icanon" not in shell.raw
+                shell.type("fg\n")
+                shell.type("draft")
+                shell.shows("› draft")
+                shell.type(BACKSPACE * 5)
+                shell.ready()
+            assert "still here" in shell.ask("and now?")
+            shell.type(CTRL_D)
+            shell.shows("$")
+        finally:
+            shell.child.close(force=True)
+
+
+def _signal_child(shell: Terminal, number: int) -> None:
+    found = subprocess.run(["pgrep", "-P", str(shell.child.pid)], capture_output=True, text=True, check=True)
+    os.kill(int(found.stdout.split()[0]), number)
 
 
 def test_control_sequences_of_a_model_do_not_reach_the_terminal(terminals: Start) -> None:
     nasty = "\x1b]52;c;ZXZpbA==\x07\x1b]0;title\x07\x1b[2J\x1b[6n\x9b31m\x1b]x [bold]b[/bold]"
-    with StrictServer(Text(nasty, size=3), Text(nasty)) as server:
+    name = "evil\x1b[2J.txt"
+    with StrictServer(Text(nasty, size=3, reasoning=nasty), call("read_file", file_path=name), nasty) as server:
         terminal = terminals(server)
         terminal.ready()
-        terminal.type("go" + ENTER)
-        terminal.shows("[bold]b[/bold]")
+        assert "[bold]b[/bold]" in terminal.ask("go")
+        terminal.ask("and again")
+        terminal.type(nasty.replace("\x1b", "") + ENTER)
         assert not re.search("\x1b\\][05]|\x1b\\[2J|\x1b\\[6n|\x07|\x9b", terminal.raw.partition("› go")[2])
 
 
@@ -304,87 +365,123 @@ def test_history_and_session_are_kept_for_the_project_and_for_its_owner_only(ter
     with StrictServer("a", "b") as server:
         first = terminals(server)
         first.ready()
-        first.type("remember me" + ENTER)
-        first.ready(2)
+        first.ask("remember me")
+        first.ask("/tokens")
         first.type("/exit" + ENTER)
         assert first.end() == 0
         [path] = home.glob("sessions/*/history")
-        assert path.stat().st_mode & 0o777 == 0o600
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
         second = terminals(server, "-c")
         second.shows("Going on with session")
         second.ready()
-        second.type(UP + UP)
-        second.shows("› remember me")
+        second.type(UP)
+        second.shows("› /exit")
+        second.type(CTRL_C)
+        second.ready()
+        second.type(f"{CTRL_R}ember")
+        second.shows("remember me")
         second.type(ENTER)
-        second.ready(2)
+        second.until(lambda text: text.splitlines()[-2].startswith("› remember me"))
+        second.type(ENTER)
+        second.shows("b\n")
+        second.ready()
         said = [message["content"] for message in server.requests[1]["messages"][1:]]
         assert said == ["remember me", "a", "remember me"]
 
 
-def test_a_terminal_without_cursor_control_gets_plain_lines(terminals: Start) -> None:
-    with StrictServer("plain answer") as server:
-        terminal = terminals(server, term="dumb")
+def test_the_line_can_be_written_in_an_editor_of_ones_own(terminals: Start, tmp_path: Path) -> None:
+    script = tmp_path / "ed"
+    script.write_text("#!/bin/sh\nprintf ' and more' >> \"$1\"\n")
+    script.chmod(0o755)
+    with StrictServer("ok") as server:
+        terminal = terminals(server, EDITOR=str(script), VISUAL="")
         terminal.ready()
+        terminal.type("this")
+        terminal.shows("› this")
+        terminal.type(CTRL_X + CTRL_E)
+        terminal.shows("› this and more")
+        terminal.type(ENTER)
+        terminal.shows("ok")
+        assert server.prompts() == ["this and more"]
+
+
+def test_what_is_typed_at_once_is_kept_while_the_agent_loads(terminals: Start) -> None:
+    with StrictServer("early bird") as server:
+        terminal = terminals(server)
+        terminal.type("first words" + ENTER)
+        terminal.shows("early bird")
+        assert server.prompts() == ["first words"]
+
+
+def test_what_is_printed_is_only_appended(terminals: Start) -> None:
+    """A long answer in a small terminal: every line once in the scrollback, in order, whatever was drawn below."""
+    words = "".join(f"{number} is a line.\n\n" for number in range(1, 120))
+    with StrictServer(Text(words, size=17, delay=0.002)) as server:
+        terminal = terminals(server, columns=60, rows=12)
+        terminal.ready()
+        terminal.enter("count")
+        terminal.until(lambda text: "119 is a line." in text and "step" in text)
+        lines = [line for line in terminal.everything.splitlines() if line.endswith("is a line.")]
+        assert lines == [f"{number} is a line." for number in range(1, 120)]
+
+
+def test_the_window_may_change_its_size(terminals: Start) -> None:
+    with StrictServer(Text("word " * 60, size=5, delay=0.02), "then") as server:
+        terminal = terminals(server)
+        terminal.ready()
+        terminal.enter("go")
+        terminal.shows("word")
+        terminal.child.setwinsize(60, 70)
+        terminal.screen.resize(60, 70)
+        terminal.until(lambda text: "step" in text)
+        assert "then" in terminal.ask("next")
+
+
+@pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0"}])
+def test_it_works_without_colour_and_without_utf_8(more: dict[str, str], terminals: Start) -> None:
+    with StrictServer("plain words") as server:
+        terminal = terminals(server, **more)
+        terminal.until(lambda text: " ask " in text)
+        terminal.type("hi" + ENTER)
+        terminal.shows("plain words")
+        if "NO_COLOR" in more:
+            assert not re.search(r"\x1b\[[0-9;]*(3[1-7]|38|9[0-7])[;m]", terminal.raw)
+
+
+def test_a_terminal_without_cursor_control_gets_plain_lines(terminals: Start, project: Path) -> None:
+    with StrictServer("plain answer", call("bash", command="touch made"), "made") as server:
+        terminal = terminals(server, TERM="dumb")
+        terminal.shows("›")
         terminal.type("hi\n")
         terminal.shows("plain answer")
-        terminal.ready(2)
+        terminal.until(lambda text: text.count("›") == 2)
+        terminal.type("make it\n")
+        terminal.shows("[N]o")
+        terminal.type("y\n")
+        terminal.until(lambda text: (project / "made").exists() and text.endswith("›"))
         terminal.type(CTRL_D)
         assert terminal.end() == 0
         assert "\x1b" not in terminal.raw
 
 
-CONSENT = Question("1", "consent", "Run?", "rm x", ("no", "yes", "always"))
-
-
-@pytest.mark.parametrize(
-    ("typed", "answer"),
-    [
-        ("", "no"),
-        ("  ", "no"),
-        ("n", "no"),
-        ("NO", "no"),
-        ("y", "yes"),
-        ("Yes", "yes"),
-        ("a", "always"),
-        ("yes please", "no, yes please"),
-        ("a better way is mv", "no, a better way is mv"),
-        ("use git rm", "no, use git rm"),
-    ],
-)
-def test_only_a_clear_yes_is_one_and_other_words_are_a_no_that_says_why(typed: str, answer: str) -> None:
-    assert meant(typed, CONSENT) == answer
-
-
-def test_a_question_names_its_choices_with_the_default_last() -> None:
-    assert choices_words(CONSENT) == "[y]es, [a]lways, [N]o, or no with words for the model: "
-    assert meant("blue", Question("1", "ask", "Which?", "", ("red", "green"))) == "blue"
-
-
-def test_a_signal_while_the_first_line_is_drawn_leaves_no_mode_switched_on(tmp_path: Path) -> None:
-    def stop() -> None:  # runs where the handler of a signal would
-        raise SystemExit(143)
-
-    written = io.StringIO()
-    output = Vt100_Output(written, lambda: Size(rows=24, columns=80), term="xterm", enable_cpr=False)
-    with create_pipe_input() as keys, create_app_session(input=keys, output=output):
-        reader = LineReader(tmp_path / "history", stop)
-        with pytest.raises(SystemExit):
-            reader.read()
-    assert written.getvalue().count("\x1b[?2004h") == written.getvalue().count("\x1b[?2004l") == 1
+def test_every_choice_has_a_key_of_its_own_and_enter_is_the_first() -> None:
+    keys = keys_of(CONSENT)
+    assert (keys[""], keys["y"], keys["a"], keys["e"], keys["?"]) == ("no", "yes", "always", "edit", "why")
+    assert choices_words(CONSENT, keys) == "[y]es, [a]lways, [e]dit, [N]o, no with [w]ords, [?] why"
+    plan = Question("1", "plan", "Go on?", "1. do it", ("no", "ask", "auto", "yolo"))
+    assert choices_words(plan, keys_of(plan)) == "[a]sk, a[u]to, y[o]lo, [N]o, no with [w]ords"
 
 
 def test_a_signal_while_a_long_history_is_read_shows_no_traceback(terminals: Start, home: Path) -> None:
     with StrictServer("a") as server:
         first = terminals(server)
         first.ready()
-        first.type("remember me" + ENTER)
-        first.ready(2)
+        first.ask("remember me")
         first.type("/exit" + ENTER)
         assert first.end() == 0
         [path] = home.glob("sessions/*/history")
         path.write_text("\n# 2026-01-01 00:00:00\n+words\n" * 400_000)
         second = terminals(server)
         second.shows("/help shows the commands.")
-        second.shows("›")
         second.child.kill(signal.SIGTERM)
         assert second.end() == 143

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,16 @@ from escapes import METADATA, Field, run_all
 
 from corecoder.errors import ConfigError
 from corecoder.sandbox import Policy, Sandbox, bubblewrap_arguments, choose, policy_for, seatbelt_arguments
+from corecoder.tool import ToolContext, Workspace
+from corecoder.tools.bash import BashTool
+
+
+def until(ready: Callable[[], bool]) -> None:
+    patience = time.monotonic() + 30
+    while not ready():
+        assert time.monotonic() < patience
+        time.sleep(0.01)
+
 
 LINUX = [name for name in ("bubblewrap", "landlock") if sys.platform == "linux"]
 
@@ -54,9 +66,9 @@ def test_work_in_the_project_goes_on_as_ever(name: str, tmp_path: Path) -> None:
             "cat /dev/null > /dev/null; head -c 3 /dev/urandom > r; echo done > /dev/stdout",
             "cat <(echo b) | sort",
         ):
-            with sandbox.guard() as put_back:
+            with sandbox.git.guard() as guarded:
                 assert run(sandbox, command, field.project)[0] == 0, command
-            assert put_back == []
+            assert guarded.put_back == []
     except ConfigError as error:
         pytest.skip(str(error))
     finally:
@@ -93,19 +105,56 @@ def test_what_makes_git_run_programs_is_put_back_as_it_was(name: str, tmp_path: 
         "echo >> .git/hooks/old; chmod -x .git/hooks/old; rm .git/hooks/link; echo > .git/hooks/new",
     ):
         for each in (sandbox, unwatched):
-            with each.guard():
+            with each.git.guard():
                 run(each, command, tmp_path)
             assert (git / "config").read_text() == "[core]\n"
             assert sorted(os.listdir(git / "hooks")) == ["link", "old"]
             assert (git / "hooks" / "old").read_text() == "#!/bin/sh\n"
             assert os.access(git / "hooks" / "old", os.X_OK)
             assert os.readlink(git / "hooks" / "link") == "old"
-    with unwatched.guard() as put_back:
+    with unwatched.git.guard() as guarded:
         run(unwatched, "mv .git g && echo x > g/hooks/old", tmp_path)
-    assert put_back == []
-    with unwatched.guard() as put_back:
+    assert guarded.put_back == []
+    with unwatched.git.guard() as guarded:
         run(unwatched, "mv g .git", tmp_path)
-    assert put_back == [str(git / "hooks" / "old")]
+    assert guarded.put_back == [str(git / "hooks" / "old")]
+
+
+def test_what_a_background_job_changes_later_is_put_back_once_a_command_runs_or_the_session_ends(project: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    config = project / ".git" / "config"
+    # As if the backend could keep nothing from it.
+    sandbox = Sandbox("none", subprocess.Popen, "", policy_for(project, project.parent / "home"))
+    ctx = ToolContext(Workspace.at(project), sandbox=sandbox)
+    for number, look in enumerate((lambda: BashTool().run({"command": "true"}, ctx).content, sandbox.git.check)):
+        evil = "echo x > .git/hooks/update; git config core.pager evil"
+        later = f"read _ < go{number}; {evil}; echo > done{number}; sleep 99"
+        os.mkfifo(project / f"go{number}")
+        BashTool().run({"command": later, "background": True}, ctx)
+        (project / f"go{number}").write_text("now\n")
+        until(lambda number=number: (project / f"done{number}").exists())
+        assert "update" in str(look())
+        assert not (project / ".git/hooks/update").exists()
+        assert "evil" not in config.read_text()
+    # A person's own work of the meantime stays, where it cannot run anything.
+    subprocess.run(["git", "-C", str(project), "config", "user.name", "me"], check=True)
+    assert "put back" not in BashTool().run({"command": "true"}, ctx).content
+    assert "me" in config.read_text()
+    assert ctx.workspace.end_processes() == []
+
+
+def test_what_git_itself_writes_into_a_new_repository_stays(project: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    (project / "old/.git/hooks").mkdir(parents=True)
+    sandbox = Sandbox("none", subprocess.Popen, "", policy_for(project, project.parent / "home"))
+    git = "git -c user.name=a -c user.email=a@b -c protocol.file.allow=always"
+    with sandbox.git.guard() as guarded:
+        command = (
+            f"git init -q a && {git} -C a commit -q --allow-empty -m x && git clone -q a b && "
+            f"{git} -C b worktree add -q ../c && {git} -C b submodule --quiet add $PWD/a s && mv b d"
+        )
+        assert run(sandbox, command, project)[0] == 0
+    assert guarded.put_back == []
 
 
 def test_a_policy_names_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -569,6 +569,41 @@ def test_two_processes_on_one_session_never_mix_or_lose_records(session: Session
         again.close()
 
 
+def test_a_fork_is_a_session_of_its_own_and_leaves_the_first_as_it_is(home: Path, project: Path) -> None:
+    session = Session.create(home, project, system="s", model="m")
+    with pytest.raises(SessionError, match="nothing on disk to copy"):
+        session.fork()
+    session.append(user("one"), turn=True)
+    session.append({"role": "assistant", "content": "two"})
+    before = session.path.read_bytes()
+    fork = Session.load(session.path.with_name(f"{session.fork()}.jsonl"))
+    assert fork.notices == []
+    assert fork.view == session.view
+    assert (fork.system, fork.model_name, fork.turns) == ("s", "m", session.turns)
+    record = fork.append(user("three"), turn=True)
+    session.append(user("other"), turn=True)
+    assert fork.turns == [*session.turns[:1], (fork.id, record)]
+    assert session.turns[-1][0] == session.id
+    assert session.path.read_bytes().startswith(before)
+    assert {info.id for info in Session.listing(home, project)} == {session.id, fork.id}
+    fork.close()
+    again = Session.load(fork.path)
+    assert again.view == fork.view
+    assert again.turns == fork.turns
+    for each in (session, again):
+        each.close()
+
+
+def test_a_fork_that_cannot_be_written_leaves_nothing_behind(home: Path, project: Path) -> None:
+    session = Session.create(home, project)
+    session.append(user("one"))
+    session.keep_in_memory()
+    with pytest.raises(SessionError, match="kept in memory only"):
+        session.fork()
+    assert [path.name for path in session.path.parent.iterdir()] == [session.path.name]
+    session.close()
+
+
 # -- a disk that refuses
 
 
@@ -833,7 +868,6 @@ def test_the_list_shows_the_first_words_the_size_and_the_number_of_messages(home
     assert len(info.title) == 60
     assert (info.id, info.path, info.messages, info.model) == (session.id, session.path, 3, "m1")
     assert info.size == session.path.stat().st_size
-    assert "3 messages" in str(info)
     session.usage(Usage(1, 1))
     (info,) = Session.listing(home, project)
     assert info.model == "m2"
@@ -850,6 +884,32 @@ def test_the_number_of_messages_is_found_behind_any_number_of_other_records(home
         (info,) = Session.listing(home, project)
         assert info.messages == 2 + notes // 100
     session.close()
+
+
+def test_the_list_shows_what_a_session_has_cost_whatever_came_last(home: Path, project: Path) -> None:
+    def cost() -> float | None:
+        (info,) = Session.listing(home, project)
+        return info.cost
+
+    session = Session.create(home, project)
+    session.append(user("one"))
+    assert cost() == 0
+    session.usage(Usage(10, 1, cost=0.25))
+    assert cost() == 0.25
+    session.append({"role": "assistant", "content": "y" * 300_000})
+    session.usage(Usage(10, 1, cost=0.5))
+    session.note("kind", text="n" * 300_000)
+    assert cost() == 0.75
+    session.append(user("two"))
+    session.close()
+    again = Session.load(session.path)
+    again.append(user("three"))
+    assert cost() == 0.75
+    again.usage(Usage(10, 1))
+    assert cost() is None
+    again.append(user("four"))
+    assert cost() is None
+    again.close()
 
 
 def test_damaged_and_foreign_files_do_not_break_the_list(home: Path, project: Path, session: Session) -> None:

@@ -7,12 +7,15 @@ import signal
 import stat
 import subprocess
 import sys
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from corecoder.errors import Cancelled, ToolError
 from corecoder.jobs import CancelToken
+from corecoder.permissions import Allow, Permissions
 from corecoder.tool import ToolContext, ToolResult, Workspace
 from corecoder.tools.edit_file import EditFileTool
 from corecoder.tools.read_file import ReadFileTool
@@ -225,6 +228,54 @@ def test_a_syntax_error_is_mentioned(ctx: ToolContext) -> None:
     assert "does not parse as Python" in write(ctx, "a.py", "def f(:\n").content
     assert "does not parse as JSON" in write(ctx, "a.json", "{").content
     assert "Warning" not in write(ctx, "b.py", "x = 1\n").content
+
+
+FLIP = "while :; do mv d e; ln -s ../outside d; rm d; mv e d; done 2>/dev/null"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="directories cannot be held open")
+def test_a_file_is_written_and_read_where_it_was_judged_to_lie_or_nowhere(project: Path) -> None:
+    outside = project.parent / "outside"
+    outside.mkdir()
+    (outside / "f.txt").write_text("secret\n")
+    (project / "d").mkdir()
+    (project / "d" / "f.txt").write_text("old\n")
+    permissions = Permissions("auto", Workspace.at(project))
+    verdict = permissions.judge(WriteFileTool(), {"file_path": "d/f.txt", "content": ""})
+    assert isinstance(verdict, Allow)
+    ctx = ToolContext(Workspace.at(project), judged=verdict.place)
+    os.rename(project / "d", project / "e")
+    (project / "d").symlink_to(outside)
+    for tool, arguments in (
+        (ReadFileTool(), {}),
+        (WriteFileTool(), {"content": "new\n"}),
+        (EditFileTool(), {"old_string": "e", "new_string": "x"}),
+    ):
+        with pytest.raises(ToolError, match="leads elsewhere"):
+            tool.run({"file_path": "d/f.txt", **arguments}, ctx)
+    with pytest.raises(ToolError, match="leads elsewhere"):
+        WriteFileTool().run({"file_path": "d/new.txt", "content": "x"}, replace(ctx, judged=project / "d" / "new.txt"))
+    assert os.listdir(outside) == ["f.txt"]
+    assert (outside / "f.txt").read_text() == "secret\n"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="directories cannot be held open")
+def test_no_write_is_led_astray_by_a_command_that_goes_on(project: Path) -> None:
+    outside = project.parent / "outside"
+    outside.mkdir()
+    (project / "d").mkdir()
+    permissions = Permissions("auto", Workspace.at(project))
+    with subprocess.Popen(["sh", "-c", FLIP], cwd=project) as flipping:
+        try:
+            for number in range(400):
+                arguments = {"file_path": f"d/{number}.txt", "content": "x"}
+                verdict = permissions.judge(WriteFileTool(), arguments)
+                if isinstance(verdict, Allow):
+                    with suppress(ToolError):
+                        WriteFileTool().run(arguments, ToolContext(Workspace.at(project), judged=verdict.place))
+        finally:
+            flipping.kill()
+    assert os.listdir(outside) == []
 
 
 WRITER = """

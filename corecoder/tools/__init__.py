@@ -7,6 +7,7 @@ from .bash import BashTool
 from .edit_file import EditFileTool
 from .glob_tool import GlobTool
 from .grep import GrepTool
+from .propose_plan import ProposePlan
 from .read_file import ReadFileTool
 from .recall import Recall
 from .write_file import WriteFileTool
@@ -19,4 +20,5 @@ ALL_TOOLS: tuple[Tool, ...] = (
     GlobTool(),
     GrepTool(),
     Recall(),
+    ProposePlan(),
 )

@@ -9,11 +9,12 @@ import os
 import re
 import signal
 import subprocess
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import Any, ClassVar
 
 from ..capture import Capture
 from ..errors import ToolError
+from ..gitwatch import Guarded
 from ..messages import NO_OUTPUT
 from ..processes import Job, Processes
 from ..shell import Outcome, State, environment, run
@@ -78,8 +79,9 @@ class BashTool(Tool):
         _require_directory(workspace)
         ended = workspace.processes.ended_jobs()  # before the command runs, which might look for them
         capture = Capture(ctx.spill, ctx.output)
-        guard: AbstractContextManager[list[str]] = ctx.sandbox.guard() if ctx.sandbox else nullcontext([])
-        with guard as put_back:
+        running = workspace.processes.running
+        guard = ctx.sandbox.git.guard(lambda: bool(running())) if ctx.sandbox else nullcontext(Guarded())
+        with guard as guarded:
             outcome = run(
                 command,
                 capture,
@@ -91,6 +93,7 @@ class BashTool(Tool):
                 start=ctx.sandbox.start if ctx.sandbox else subprocess.Popen,
                 background=background,
             )
+            guarded.leaves = bool(outcome.process or outcome.left)
         if outcome.process:
             job = workspace.processes.add_job(outcome.process, one_line(command, 60), capture.path)
             notes = [_started(job, capture)]
@@ -101,7 +104,7 @@ class BashTool(Tool):
         if outcome.left:
             notes.append(_left(outcome, capture))
         notes += [_ended(job) for job in [*ended, *workspace.processes.ended_jobs()]]
-        if put_back:
+        if put_back := guarded.put_back:
             notes.append(f"put back as it was, for it makes git run programs: {one_line(', '.join(put_back), 300)}")
         if ctx.sandbox and (denial := ctx.sandbox.denial(outcome.code, capture.text()[-4_000:])):
             notes.append(denial)

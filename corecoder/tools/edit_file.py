@@ -43,7 +43,7 @@ class EditFileTool(Tool):
     ) -> ToolResult:
         workspace = ctx.workspace
         path = locate(workspace, file_path)
-        opened, content, match, text = _planned(workspace, path, old_string, new_string, replace_all)
+        opened, content, match, text = _planned(workspace, path, old_string, new_string, replace_all, ctx.judged)
         name = shown(workspace, path)
         content = recoded(content, name, text)
         data = content.encode(text)
@@ -65,13 +65,13 @@ class EditFileTool(Tool):
 
 
 def _planned(
-    workspace: Workspace, path: Path, old_string: str, new_string: str, replace_all: bool
+    workspace: Workspace, path: Path, old_string: str, new_string: str, replace_all: bool, judged: Path | None = None
 ) -> tuple[Opened, Content, Match, str]:
     """The file as it is, its text, what of it is to be replaced, and the text that makes. Raises ToolError if nothing
     can be."""
     if not old_string:
         raise ToolError("old_string is empty. Give the text to replace; write_file creates files.")
-    opened = load(workspace, path)
+    opened = load(workspace, path, judged)
     name = shown(workspace, path)
     content = decode(opened.data, name)
     source = Source(content.text)

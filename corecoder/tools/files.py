@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ToolError
+from ..folder import held
 from ..text import MARKS, printable
 from ..tool import Workspace
 
@@ -134,8 +135,9 @@ def look(workspace: Workspace, path: Path) -> os.stat_result | None:
     return info
 
 
-def load(workspace: Workspace, path: Path) -> Opened:
-    """Reads a whole regular file. Raises ToolError in words for everything that cannot be read that way."""
+def load(workspace: Workspace, path: Path, judged: Path | None = None) -> Opened:
+    """Reads a whole regular file, `judged` being its real path if it must be that one. Raises ToolError in words for
+    everything that cannot be read that way."""
     info = look(workspace, path)
     if info is None:
         raise ToolError(_missing(workspace, path))
@@ -146,10 +148,19 @@ def load(workspace: Workspace, path: Path) -> Opened:
         )
     with explained(workspace, path):
         real = Path(os.path.realpath(path))
+        require_judged(workspace, path, real, judged)
         # Without blocking, should a pipe have taken the file's place since it was looked at.
-        with open(os.open(real, os.O_RDONLY | OPEN_FLAGS | _NONBLOCK), "rb") as file:
-            now = os.fstat(file.fileno())
-            return Opened(real, file.read(MOST_BYTES), stamp(now))
+        with held(real.parent) as folder:
+            fd = os.open(folder.at(real.name), os.O_RDONLY | OPEN_FLAGS | _NONBLOCK, dir_fd=folder.fd)
+            with open(fd, "rb") as file:
+                now = os.fstat(file.fileno())
+                return Opened(real, file.read(MOST_BYTES), stamp(now))
+
+
+def require_judged(workspace: Workspace, path: Path, real: Path, judged: Path | None) -> None:
+    """Raises ToolError if `path` leads elsewhere than it did when the call was judged."""
+    if judged not in (None, real):
+        raise ToolError(f"{shown(workspace, path)} leads elsewhere than a moment ago. Nothing was done; look again.")
 
 
 def stamp(info: os.stat_result) -> Stamp:

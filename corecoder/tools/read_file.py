@@ -45,7 +45,7 @@ class ReadFileTool(Tool):
             raise ToolError("offset counts lines from 1, and limit must be at least 1.")
         workspace = ctx.workspace
         path = locate(workspace, file_path)
-        opened = load(workspace, path)
+        opened = load(workspace, path, ctx.judged)
         if str(opened.real) in (os.path.realpath(job.log) for job in workspace.processes.jobs if job.log):
             opened = replace(opened, data=_cleaned(opened.data))
         name = shown(workspace, path)

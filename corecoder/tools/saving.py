@@ -2,7 +2,8 @@
 
 A new file with the same mode, owner and attributes takes the old one's place. Where that would break something (hard
 links, an owner that cannot be kept, a mount point) the file is written in place, beside a copy of the old bytes that
-stays until the new ones are on the disk.
+stays until the new ones are on the disk. All of it happens in a directory that is held open (`folder.py`), so that
+nothing can lead it astray meanwhile.
 """
 
 from __future__ import annotations
@@ -11,113 +12,161 @@ import contextlib
 import os
 import secrets
 import stat
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from ..errors import ToolError
+from ..folder import Folder, held
 from ..jobs import CancelToken
 from ..tool import ToolContext, ToolResult, Workspace
 from .diff import Diff
-from .files import OPEN_FLAGS, Opened, Stamp, explained, look, shown, stamp
+from .files import OPEN_FLAGS, Opened, Stamp, explained, look, require_judged, shown, stamp
 from .syntax import syntax_note
 
 
-def save(workspace: Workspace, path: Path, data: bytes, before: Stamp | None, token: CancelToken) -> Path:
-    """Writes `data` to `path`, through symbolic links; returns the real path.
+def save(
+    workspace: Workspace, path: Path, data: bytes, before: Stamp | None, token: CancelToken, judged: Path | None = None
+) -> Path:
+    """Writes `data` to `path`, through symbolic links; returns the real path, which must be `judged` if that is given.
 
     `before` is the stamp of the file that is replaced, None if there must be none. Raises ToolError, with the file as
     it was, if something else is there now or it cannot be written, and Cancelled if `token` was set before that.
     """
     token.check()
     real = Path(os.path.realpath(path))
-    with explained(workspace, path):
-        if before is None:
-            real.parent.mkdir(parents=True, exist_ok=True)
-        info = look(workspace, real)
+    require_judged(workspace, path, real, judged)
+    with explained(workspace, path), held(real.parent, make=before is None) as folder:
+        place = _Place(folder, real.name)
+        info = look(workspace, real) and place.stat()
         if (stamp(info) if info else None) != before:
             raise ToolError(f"{shown(workspace, path)} was changed by someone else just now. Nothing was written.")
-        if info is not None and not os.access(real, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        if info is not None and not place.is_writable():
             mode = stat.filemode(info.st_mode)
             raise ToolError(f"{shown(workspace, path)} is read-only ({mode}). Nothing was written.")
         linked = info is not None and info.st_nlink > 1
-        if linked or not _replace(real, data, info, token):
-            _overwrite(real, data, token)
+        if linked or not _replace(place, data, info, token):
+            _overwrite(place, data, token)
     return real
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One name in a directory that is held open."""
+
+    folder: Folder
+    name: str
+
+    def beside(self, ending: str) -> _Place:
+        """Another place in the same directory, that nobody uses."""
+        return _Place(self.folder, f".corecoder-{secrets.token_hex(6)}.{ending}")
+
+    def open(self, flags: int, mode: int = 0o600) -> int:
+        return os.open(self.folder.at(self.name), flags | OPEN_FLAGS, mode, dir_fd=self.folder.fd)
+
+    def stat(self) -> os.stat_result | None:
+        """Of what is there, a link itself; None if nothing is."""
+        with contextlib.suppress(FileNotFoundError):
+            return os.stat(self.folder.at(self.name), dir_fd=self.folder.fd, follow_symlinks=False)
+        return None
+
+    def is_writable(self) -> bool:
+        as_who = os.access in os.supports_effective_ids
+        return os.access(self.folder.at(self.name), os.W_OK, dir_fd=self.folder.fd, effective_ids=as_who)
+
+    def becomes(self, new: _Place) -> None:
+        """What is at `new` takes this place."""
+        fds = {"src_dir_fd": self.folder.fd, "dst_dir_fd": self.folder.fd}
+        os.replace(self.folder.at(new.name), self.folder.at(self.name), **fds)
+
+    def unlink(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.folder.at(self.name), dir_fd=self.folder.fd)
 
 
 def written(
     ctx: ToolContext, path: Path, data: bytes, old: Opened | None, action: str, said: list[str], diff: Diff
 ) -> ToolResult:
     """Saves `data` in the place of `old`, and says so with `said`, warnings about it, and the diff for a person."""
-    real = save(ctx.workspace, path, data, old.stamp if old else None, ctx.token)
+    real = save(ctx.workspace, path, data, old.stamp if old else None, ctx.token, ctx.judged)
     if note := syntax_note(path, data, old.data if old else b"", ctx.token):
         said = [*said, note]
     facts = {"path": str(real), "action": action, "added": diff.added, "removed": diff.removed}
     return ToolResult("\n".join(said), display="\n".join([*said, diff.text]), data=facts)
 
 
-def _replace(real: Path, data: bytes, old: os.stat_result | None, token: CancelToken) -> bool:
+def _replace(place: _Place, data: bytes, old: os.stat_result | None, token: CancelToken) -> bool:
     """Puts a new file with the old one's mode, owner and attributes in its place; False if that cannot be."""
-    new = real.with_name(f".corecoder-{secrets.token_hex(6)}.tmp")
+    new = place.beside("tmp")
     try:
-        fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600 if old else 0o666)
+        fd = new.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if old else 0o666)
     except OSError:
         if old is None:
             raise
         return False
     try:
-        _fill(fd, data)
-        token.check()
+        with open(fd, "wb") as file:
+            _fill(file, data)
+            token.check()
+            kept = False
+            with contextlib.suppress(OSError):  # not ours to keep
+                kept = old is None or _keep(place, fd, old)
         if old is None:
-            os.replace(new, real)
+            place.becomes(new)
             return True
-        with contextlib.suppress(OSError):  # not ours to keep; or a mount point, which can only be written to
-            _keep(real, new, old)
-            os.replace(new, real)
-            return True
+        with contextlib.suppress(OSError):  # a mount point, which can only be written to
+            if kept:
+                place.becomes(new)
+                return True
         return False
     finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(new)
+        new.unlink()
 
 
-def _fill(fd: int, data: bytes) -> None:
-    with open(fd, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(fd)
+def _fill(file: BinaryIO, data: bytes) -> None:
+    file.write(data)
+    file.flush()
+    os.fsync(file.fileno())
 
 
-def _keep(real: Path, new: Path, old: os.stat_result) -> None:
-    """Gives `new` what belongs to `real` besides its bytes. Raises OSError if that is not allowed."""
-    now = os.stat(new)
-    if hasattr(os, "chown") and (now.st_uid, now.st_gid) != (old.st_uid, old.st_gid):
-        os.chown(new, old.st_uid, old.st_gid)
-    os.chmod(new, stat.S_IMODE(old.st_mode))  # after chown, which clears the set-user-id bit
-    for name in _attributes(real):
-        os.setxattr(new, name, os.getxattr(real, name))
+def _keep(place: _Place, new: int, old: os.stat_result) -> bool:
+    """Gives the open file `new` what belongs to `place` besides its bytes. Raises OSError if that is not allowed."""
+    now = os.fstat(new)
+    if hasattr(os, "fchown") and (now.st_uid, now.st_gid) != (old.st_uid, old.st_gid):
+        os.fchown(new, old.st_uid, old.st_gid)
+    if hasattr(os, "fchmod"):  # Windows has no modes to speak of, and before Python 3.13 no such call
+        os.fchmod(new, stat.S_IMODE(old.st_mode))  # after chown, which clears the set-user-id bit
+    if hasattr(os, "listxattr"):
+        fd = place.open(os.O_RDONLY)
+        try:
+            for name in _attributes(fd):
+                os.setxattr(new, name, os.getxattr(fd, name))
+        finally:
+            os.close(fd)
+    return True
 
 
-def _attributes(path: Path) -> list[str]:
-    if not hasattr(os, "listxattr"):
-        return []
+def _attributes(fd: int) -> list[str]:
     try:
         # The security module labels new files itself.
-        return [name for name in os.listxattr(path) if name != "security.selinux"]
+        return [name for name in os.listxattr(fd) if name != "security.selinux"]
     except OSError:
         return []
 
 
-def _overwrite(real: Path, data: bytes, token: CancelToken) -> None:
+def _overwrite(place: _Place, data: bytes, token: CancelToken) -> None:
     """Writes into the file that is there. Its old bytes lie beside it until the new ones are on the disk."""
-    copy = real.with_name(f".corecoder-{secrets.token_hex(6)}.old")
+    copy = place.beside("old")
     kept = ""
-    with open(real, "r+b") as file:
+    with open(place.open(os.O_RDWR), "r+b") as file:
         old = file.read()
         try:
-            with contextlib.suppress(
-                PermissionError
-            ):  # nothing can be created here: the copy in memory is all there is
-                _fill(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600), old)
+            # Where nothing can be created, the copy in memory is all there is.
+            with (
+                contextlib.suppress(PermissionError),
+                open(copy.open(os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as it,
+            ):
+                _fill(it, old)
             token.check()
             try:
                 _write_all(file.fileno(), data)
@@ -125,12 +174,12 @@ def _overwrite(real: Path, data: bytes, token: CancelToken) -> None:
                 try:
                     _write_all(file.fileno(), old)
                 except OSError:
-                    kept = f" Its old content is in {copy}." if copy.exists() else ""
+                    kept = f" Its old content is in {place.folder.path / copy.name}." if copy.stat() else ""
                     raise ToolError(f"Writing failed half-way: {error.strerror}.{kept}") from error
                 raise
         finally:
             if not kept:
-                copy.unlink(missing_ok=True)
+                copy.unlink()
 
 
 def _write_all(fd: int, data: bytes) -> None:

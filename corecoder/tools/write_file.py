@@ -30,7 +30,7 @@ class WriteFileTool(Tool):
         workspace = ctx.workspace
         path = _file(workspace, file_path)
         name = shown(workspace, path)
-        old, before, text = _planned(workspace, path, content)
+        old, before, text = _planned(workspace, path, content, ctx.judged)
         data = before.encode(text)
         if old and data == old.data:
             return ToolResult(f"{name} has this content already; nothing was written.")
@@ -57,10 +57,12 @@ def _file(workspace: Workspace, file_path: str) -> Path:
     return path
 
 
-def _planned(workspace: Workspace, path: Path, content: str) -> tuple[Opened | None, Content, str]:
+def _planned(
+    workspace: Workspace, path: Path, content: str, judged: Path | None = None
+) -> tuple[Opened | None, Content, str]:
     """The file that is there, its text, and the text that is to be. Raises ToolError if it must not be replaced."""
     name = shown(workspace, path)
-    old = load(workspace, path) if look(workspace, path) else None
+    old = load(workspace, path, judged) if look(workspace, path) else None
     before = decode(old.data, name) if old else Content("")
     if old and old.data:
         _require_known(workspace, old, len(split(before.text)), name)
