@@ -6,14 +6,13 @@ The price: a provider that counts pictures or calls in its own way makes every i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from .context import ContextManager
 from .ledger import main_argument
 from .messages import Message, arguments_of, calls_of, text_of
 from .session import Session
 from .text import one_line
 from .tiers import is_stub, results_in
+from .values import dataclass
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ import sqlite3
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +44,7 @@ from .snapshot import (
     walk,
 )
 from .tool import Workspace
+from .values import dataclass
 
 _ENDING = 5.0  # seconds for the command of a cancelled turn to end
 # Nanoseconds. A file changed again so soon may look the same: file systems count time in steps of up to 2 s (FAT).

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,6 +22,7 @@ from .forms import FRACTION, KEY, MODE, NAME, SANDBOX, SECONDS, STEPS, TEMPERATU
 from .providers import PRESETS, Preset, preset_for
 from .sources import BUILT_IN, OWN, PROJECT, Found, Place, Reader, find, find_all
 from .trust import is_trusted, no_less_safe, project_file
+from .values import dataclass
 
 DEFAULT = "default"
 CUSTOM = "custom"

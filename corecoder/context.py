@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from . import summary, tiers
@@ -30,6 +30,7 @@ from .messages import Message, calls_of, pictures_of, text_of
 from .meter import LEAST_ROOM, LEAST_USABLE, Meter
 from .summary import Model
 from .text import one_line
+from .values import dataclass
 
 # Shares of R, the room for conversation.
 FACTS = 0.10

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import Any
 
 from . import shapes
 from .messages import Message
+from .values import dataclass
 
 Body = dict[str, Any]
 

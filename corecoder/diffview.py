@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby, zip_longest
 
 from .layout import Line, cut
 from .text import printable
+from .values import dataclass
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)$")
 _COLOURS = {"-": "red", "+": "green"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from .outcome import CHANGED
 from .permissions import EDIT, Allow, Answered, Ask, Permissions, Refuse, Verdict
 from .text import one_line
 from .tool import Tool, ToolContext, ToolResult, checked_arguments
+from .values import dataclass
 
 MAX_TOGETHER = 8
 KEPT_OUTPUT = 4000  # characters of live output kept for a call that is interrupted

@@ -10,12 +10,12 @@ import queue
 import sys
 import time
 from collections.abc import Callable, Collection, Generator
-from dataclasses import dataclass
 from typing import Any
 
 from .errors import Cancelled
 from .events import NOBODY, Event, Question, Retrying, TextDelta
 from .jobs import CancelToken, Job, JobDone, JobEvent, Jobs
+from .values import dataclass
 
 GRACE = 0.1  # seconds that a cancelled job gets to come back with what it has
 # A wait without a time-out cannot be interrupted by Ctrl+C on Windows.

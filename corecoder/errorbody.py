@@ -11,9 +11,11 @@ import json
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from email.utils import parsedate_to_datetime
 from typing import Any
+
+from .values import dataclass
 
 SHOWN = 600  # characters of a provider's text that a person is shown
 

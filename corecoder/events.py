@@ -22,8 +22,10 @@ these, so `dataclasses.asdict` gives JSON.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
+
+from .values import dataclass
 
 StopReason = Literal["end_turn", "max_tokens", "max_steps", "limit", "cancelled", "refused", "error"]
 

@@ -14,7 +14,6 @@ import queue
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
 from .errors import CoreCoderError
@@ -23,6 +22,7 @@ from .tool import ToolContext, Workspace
 from .tools.child import running
 from .tools.finding import asking, heard
 from .tools.ripgrep import program
+from .values import dataclass
 
 MOST = 200_000
 """Paths beyond that are not offered."""

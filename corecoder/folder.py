@@ -14,8 +14,9 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from .values import dataclass
 
 _CAN_HOLD = {os.open, os.mkdir, os.stat, os.unlink, os.rename} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 # O_PATH (Linux) does without the right to list the directory.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal
 
 from .diffview import diff_rows, diff_view
 from .layout import Line, clip, wrap
 from .terminal import Screen
 from .text import plural, printable
+from .values import dataclass
 
 HEAD_LINES, TAIL_LINES = 3, 7  # of a folded output
 DIFF_LINES = 40

@@ -14,11 +14,12 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from .folder import held
 from .gitdir import PLAIN_CONFIG, RUNS, WRITTEN_BY_GIT, led_to, repositories
+from .values import dataclass
 
 _MOST_ENTRIES = 4_000
 _CLOCK = 1.0  # seconds that a file system's time may lag behind

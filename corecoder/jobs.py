@@ -16,10 +16,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar, cast
 
 from .errors import Cancelled
+from .values import dataclass
 
 T = TypeVar("T")
 

@@ -13,9 +13,9 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from .gitdir import lines_of
 from .readonly import (
     INERT,
     is_of_the_project,
@@ -28,6 +28,7 @@ from .readonly import (
 from .secretfiles import SecretFiles, TooMany
 from .shellparse import ANY, GLOB, Simple, Unclear, simple_commands
 from .tool import lies_in
+from .values import dataclass
 
 _NONE = frozenset[str]()
 _HIDDEN: dict[str, frozenset[str] | None] = {
@@ -51,6 +52,8 @@ _FOLLOWS: dict[str, frozenset[str] | None] = {
     "rg": frozenset({"-L", "--follow"}),
 }
 """Options with which links in those directories are followed."""
+_TYPES = frozenset("c cpp css go h html java js md php py rs rust ruby swift ts".split())
+"""Types of ripgrep's with no file that may hold a secret."""
 
 
 @dataclass(frozen=True)
@@ -157,10 +160,22 @@ def _secret(simple: Simple, place: Place, directories: Sequence[Path]) -> str:
     tops = [path for path in paths if os.path.isdir(path)]
     if name != "diff":  # which reads no directory that is not named
         tops = tops or list(map(str, directories))
-    if not hidden:  # which the project's own secrets mostly are
-        tops = [top for top in tops if name == "rg" and not lies_in(top, place.project)]
-    below = (place.secrets.below(top, hidden=hidden, follow=follow, names=_only(arguments)) for top in tops)
-    return next((_shown(secret, place) for secret in below if secret), "")
+    if not hidden and name != "rg":  # which reads directories without being told to
+        return ""
+    for top in tops:
+        passed_over = _NONE if hidden or not lies_in(top, place.project) else _ignored(place.project)
+        looked = place.secrets.below(top, hidden=hidden, follow=follow, names=_only(arguments), passed_over=passed_over)
+        if secret := next(looked, ""):
+            return _shown(secret, place)
+    return ""
+
+
+def _ignored(project: Path) -> frozenset[str]:
+    """The names of directories that the project's own rules plainly ignore: ripgrep heeds them in a repository."""
+    lines = lines_of(project / ".gitignore") if os.path.lexists(project / ".git") else []
+    if any(line.startswith("!") for line in lines):
+        return _NONE
+    return frozenset(line.strip().strip("/") for line in lines if re.fullmatch(r"/?[\w.-]+/?\s*", line))
 
 
 def _is_given(arguments: Sequence[str], options: frozenset[str] | None) -> bool:
@@ -174,6 +189,9 @@ def _shown(path: str, place: Place) -> str:
 def _only(arguments: Sequence[str]) -> list[str]:
     """The names of files that a search is restricted to, as patterns; [] where that is not certain."""
     text = "".join(f"{argument}\n" for argument in arguments).replace(GLOB, "*")
+    types = re.findall(r"^(?:-t|--type)[=\n]?(\w+)\n", text, re.MULTILINE)
+    if types and _TYPES.issuperset(types) and "--type-" not in text:
+        return [f"*.{name}" for name in types]
     given = re.findall(r"^(?:--include[=\n]|--i?glob[=\n]|-g\n?)([^\n]*)\n", text, re.MULTILINE)
     globs = [each for each in given if not each.startswith("!")]
     if not all(re.fullmatch(r"[\w./*-]+", each) for each in globs):

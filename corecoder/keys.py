@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition, Filter, completion_is_selected, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEvent, merge_key_bindings
 
-from .asked import Menu
-
-if TYPE_CHECKING:
-    from .editor import Editor
+from .asked import Choice, Entry, Menu
+from .ui import Turn
 
 
-def bindings(editor: Editor) -> KeyBindingsBase:
+class Keyed(Protocol):
+    """What keys do things to."""
+
+    buffer: Buffer
+    asked: Choice | Entry | Menu | None
+    turn: Turn | None
+    on_mode: Callable[[], None]
+    on_unfold: Callable[[], None]
+
+    @property
+    def asking(self) -> bool:
+        """Whether keys answer a question instead of going to the line."""
+
+    @property
+    def early(self) -> bool:
+        """Whether a key may have been typed before the line was there, when the terminal still made Ctrl+J of Enter."""
+
+    def enter(self) -> None: ...
+    def interrupt(self) -> None: ...
+    def stop(self) -> None: ...
+    def leave(self) -> None: ...
+    def suspend(self) -> None: ...
+    def press(self, key: str) -> None: ...
+    def move(self, by: int) -> None: ...
+    def edit(self) -> Coroutine[Any, Any, None]: ...
+
+
+def bindings(editor: Keyed) -> KeyBindingsBase:
     """The bindings of `editor`, where a question that keys answer comes before the line."""
     asking = Condition(lambda: editor.asking)
     return merge_key_bindings([_line(editor, asking), _always(editor, asking), _question(editor, asking)])
 
 
-def _line(editor: Editor, asking: Filter) -> KeyBindings:
+def _line(editor: Keyed, asking: Filter) -> KeyBindings:
     """Keys that go to the line."""
     keys = KeyBindings()
 
@@ -56,7 +83,7 @@ def _line(editor: Editor, asking: Filter) -> KeyBindings:
     return keys
 
 
-def _always(editor: Editor, asking: Filter) -> KeyBindings:
+def _always(editor: Keyed, asking: Filter) -> KeyBindings:
     """Keys that mean the same whether a question is asked or not."""
     keys = KeyBindings()
     stoppable = Condition(lambda: editor.turn is not None or editor.asked is not None)
@@ -87,7 +114,7 @@ def _always(editor: Editor, asking: Filter) -> KeyBindings:
     return keys
 
 
-def _question(editor: Editor, asking: Filter) -> KeyBindings:
+def _question(editor: Keyed, asking: Filter) -> KeyBindings:
     """Keys that answer a question or go through a menu."""
     keys = KeyBindings()
     menu = Condition(lambda: isinstance(editor.asked, Menu))

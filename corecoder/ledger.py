@@ -15,7 +15,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from .memory import OURS, Memory
@@ -24,6 +24,7 @@ from .outcome import FAILED, TestRun, as_run, ends_of, error_line, failing_tests
 from .plan import ACCEPTED, PLAN_BEGINS, PLAN_ENDS, PROPOSE_PLAN
 from .text import clip_middle, one_line, typed
 from .tokens import Count
+from .values import dataclass
 
 _READS = ("read_file",)
 _CHANGES = ("write_file", "edit_file")

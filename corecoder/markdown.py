@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from .highlight import Code
 from .inline import Table, inline, joined
 from .layout import Line, Piece, wrap
 from .terminal import Screen
 from .text import printable
+from .values import dataclass
 
 LIMIT = 16_000  # characters of a line or a paragraph that are kept back at most
 ROWS = 100  # of a table, for the widths of its columns

@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from .messages import Message, pictures_of, text_of
+from .values import dataclass
 
 # Every user message that this program writes itself, rather than the user, starts like this.
 OURS = "[CoreCoder: "

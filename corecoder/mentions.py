@@ -11,17 +11,17 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import ToolError
 from .jobs import CancelToken
-from .permissions import secret_files
+from .secretfiles import secret_files
 from .text import AT, ATTACHED, one_line, plural
 from .tool import ToolContext, ToolResult, Workspace
 from .tools.files import explained, shown
 from .tools.finding import Answer, anyway, asking, heard, left_out
 from .tools.read_file import LINES, ReadFileTool
+from .values import dataclass
 
 ENOUGH = 60_000
 """Characters after which no further file is shown; one alone is bounded by read_file."""

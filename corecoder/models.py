@@ -16,13 +16,14 @@ import re
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from .dialects import known
 from .events import Usage
 from .providers import is_local
+from .values import dataclass
 
 FILE = "models.json"
 _MOST_NAMES = 300  # of a listing that are kept

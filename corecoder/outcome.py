@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 import os
 import re
-from dataclasses import dataclass
 
 from .text import one_line
+from .values import dataclass
 
 FAILED = ("Error: ", "Not run: ", "[no result: ", "[interrupted by ")  # how this program begins a result of its own
 CHANGED = "[the user changed the command to: {command}]\n"  # before the result of what ran instead

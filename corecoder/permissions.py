@@ -12,20 +12,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .config import corecoder_home
-from .errors import ConfigError, ToolError
+from .errors import ToolError
 from .events import NOBODY
 from .gitdir import is_of_git
 from .plan import ACCEPTED, CHOICES, GO_ON, IS_THE_ANSWER, NOT_ACCEPTED, PROPOSE_PLAN, chosen_mode
-from .prompt import AGENTS
-from .secretfiles import SecretFiles, TooMany
-from .sessiondir import project_directory
+from .secretfiles import secret_files
 from .text import listed, one_line
 from .tool import Tool, Workspace, lies_in
+from .values import dataclass
 
 if TYPE_CHECKING:
     from .judgement import Part, Place
@@ -101,6 +99,10 @@ _AUTO_SECRET = (
     ".env.example may be read), or say what you need from it. The user can allow it with --yes."
 )
 
+_AUTO_LOSS = (
+    "Not run: {why}, and nobody is there to allow it. Leave git's own directory as it is. The user can allow it with "
+    "--yes."
+)
 _NOBODY = (
     "Not run: somebody would have to say yes to it, and nobody is there. Go on without it, or say what you need. The "
     "user can allow it with --yes."
@@ -111,7 +113,8 @@ _NOBODY = (
 class _Facts:
     """What matters about a call: `harmless` where it only reads, or `why` not; the `secret` that it would read; whether
     it is an edit `inside` the project (None: no edit); the `prefixes` that "always" would allow (None: it cannot); the
-    variables `changed` by earlier commands that can make it run something else; the real `place` of a file."""
+    variables `changed` by earlier commands that can make it run something else; the real `place` of a file; whether
+    git's own files would be `lost`."""
 
     harmless: bool = False
     why: str = ""
@@ -120,6 +123,7 @@ class _Facts:
     prefixes: tuple[Prefix, ...] | None = None
     changed: tuple[str, ...] = ()
     place: Path | None = None
+    lost: bool = False
 
 
 class Permissions:
@@ -199,10 +203,10 @@ class Permissions:
             return self._question(tool, arguments, facts, mode) if facts.secret else Allow(place=facts.place)
         if mode == "plan":
             return Refuse(_PLAN.format(why=facts.why))
-        if self._allowed(facts):
+        if self._allowed(facts) and not facts.lost:
             return replace(self._allowed_as_it_is(arguments), place=facts.place)
         if mode == "auto" and not facts.secret:
-            if facts.inside or (self.confined and tool.name == "bash" and not leaves):
+            if facts.inside or (self.confined and tool.name == "bash" and not leaves and not facts.lost):
                 return Allow(place=facts.place)
             if not self.attended:
                 return self._refusal(arguments, facts)
@@ -264,11 +268,13 @@ class Permissions:
 
     def _facts_of_command(self, command: str, *, background: bool) -> _Facts:
         # With its tables 15 ms, only once a command is judged.
+        from .gitloss import WHY, loses_git
         from .judgement import Place, judge
         from .readonly import steering
         from .shellparse import Unclear
 
         workspace = self._workspace
+        lost = loses_git(command, workspace.cwd, workspace.root)
         merged = {**os.environ, **workspace.env}
         env = {name: value for name, value in merged.items() if value is not None}
         place = Place(workspace.cwd, workspace.root, env, self._secrets, os.environ)
@@ -276,12 +282,16 @@ class Permissions:
         try:
             parts = judge(command, place)
         except Unclear as unclear:
-            return _Facts(why=str(unclear), changed=changed)
+            return _Facts(why=WHY if lost else str(unclear), changed=changed, lost=lost)
         secret = next((part.secret for part in parts if part.secret), "")
+        lost = lost and any(part.doubt for part in parts)
         if background:
-            return _Facts(why="it would go on in the background", secret=secret, changed=changed)
+            why = WHY if lost else "it would go on in the background"
+            return _Facts(why=why, secret=secret, changed=changed, lost=lost)
         doubted = [part for part in parts if part.doubt and not part.secret]
         why = doubted[0].doubt if doubted else ""
+        if lost:
+            return _Facts(why=WHY, secret=secret, changed=changed, lost=True)
         prefixes = None if changed else _prefixes(doubted, parts, place)
         return _Facts(harmless=not doubted, why=why, secret=secret, prefixes=prefixes, changed=changed)
 
@@ -299,13 +309,7 @@ class Permissions:
             path = self._workspace.resolve(os.path.join(place, os.path.expanduser(name)) or ".")
             if self._secrets.named(str(path)) or (real and self._secrets.named(str(real))):
                 return self._workspace.show(path)
-        top = self._workspace.resolve(place or ".")
-        if tool.name != "grep" or self._workspace.contains(top):
-            return ""
-        try:
-            return self._secrets.below(str(top), hidden=False)
-        except TooMany:
-            return f"any of the many files below {top}"
+        return ""  # and what a search merely comes to, it leaves out by itself
 
     def _is_inside(self, place: Path) -> bool:
         """Whether an edit of the file at the real path `place` stays in the project, and away from what git runs."""
@@ -321,6 +325,8 @@ class Permissions:
         return bool(facts.prefixes) and self._prefixes.issuperset(facts.prefixes or ())
 
     def _refusal(self, arguments: dict[str, Any], facts: _Facts) -> Refuse:
+        if facts.lost:
+            return Refuse(_AUTO_LOSS.format(why=facts.why))
         if facts.inside is None:
             return Refuse(_AUTO_COMMAND.format(why=facts.why))
         return Refuse(_AUTO_OUTSIDE.format(path=arguments.get("file_path"), root=self._workspace.root))
@@ -348,7 +354,7 @@ class Permissions:
             text += f" It would show the model {facts.secret}, which may hold secrets."
         elif facts.inside is False:
             text += " It is outside the project or part of what git runs."
-        elif always:
+        elif always and not facts.lost:
             text, choices = f"{text} (always: {always}, until the session ends)", ALWAYS
         if tool.name == "bash" and mode != "plan":  # where even a person's own command must change nothing
             choices = (*choices, EDIT)
@@ -381,15 +387,6 @@ def _is_possible(path: object) -> bool:
         return b"\0" not in os.fsencode(str(path))
     except UnicodeEncodeError:
         return False
-
-
-def secret_files(workspace: Workspace) -> SecretFiles:
-    """CoreCoder's own files count as secret, but for what the model is told to read: logs and AGENTS.md."""
-    try:
-        home = corecoder_home()
-    except ConfigError:
-        return SecretFiles()
-    return SecretFiles(str(home), (str(project_directory(home, workspace.root)), str(home / AGENTS)))
 
 
 def _prefixes(doubted: Sequence[Part], parts: Sequence[Part], place: Place) -> tuple[Prefix, ...] | None:

@@ -57,7 +57,9 @@ def warm_up(llm: ChatModel) -> None:
         try:
             llm.warm_up()
         finally:
-            gc.enable()
+            if not gc.isenabled():
+                gc.freeze()  # what was loaded stays; to search it even once would delay the first request by 50 ms
+                gc.enable()
 
     Jobs().start("warm-up", load, CancelToken())
 

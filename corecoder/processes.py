@@ -15,9 +15,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
+
+from .values import dataclass
 
 MARK = "CORECODER_MARK"  # in the environment of every process that we start: the marks of its calls, each with a colon
 _PROC = "/proc"
@@ -310,7 +312,7 @@ class Processes:
             end_tree(job.process)
             return []
         left = end(partial(family, job.mark, sessions={job.process.pid}), group=job.process.pid)
-        self._reap()
+        job.process.poll()  # this one alone: beside a running turn, the next may be the child that a call waits for
         return left
 
     def running(self) -> list[Process]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import socket
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from .errors import ConfigError
+from .values import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,19 @@ from the thread that draws. Whether there is a live input line or only plain lin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .agent import Agent
 from .app import build_agent
-from .commands import COMMANDS, Command, Leave
+from .commands import COMMANDS, Command, Leave, recap
+from .completion import ReplCompleter
 from .config import Config
 from .errors import CoreCoderError
 from .events import Event, ModeChanged, Question, Steered, TurnFinished, UsageUpdated
+from .fileindex import FileIndex
 from .jobs import CancelToken, Jobs
+from .mentions import Expanded, expand
 from .print_mode import CLOSING
 from .render import Renderer
 from .status import Activity, Status, branch_of
@@ -51,7 +54,7 @@ class Repl:
         self._signals = signals
         self._ui = ui
         self._next: list[str] = []  # what is done before a line is read
-        self._steering: list[str] = []  # words on their way to the model
+        self._steering: dict[str, str] = {}  # words on their way to the model, and as they were typed
         self._jobs = Jobs()
         self._leaving: int | None = None
 
@@ -61,6 +64,8 @@ class Repl:
         editor.on_mode = self._next_mode
         editor.on_unfold = self.renderer.unfold
         editor.open_history(self.agent.session.path.parent / "history")
+        paths = FileIndex(self.agent.workspace, self.config.secret_names)
+        editor.completer = ReplCompleter(COMMANDS, paths, self.agent.workspace.root, self._arguments)
 
     def loop(self, *first: str) -> int:
         """Does what `first` asks for, then reads and runs until the person leaves or a signal ends it; gives the exit
@@ -104,7 +109,7 @@ class Repl:
         self.agent.workspace.processes.sole = before.workspace.processes.sole
         before.workspace.end_processes(CLOSING)
         before.session.close()
-        self._look()
+        self._recap()
 
     # -- lines
 
@@ -114,8 +119,13 @@ class Repl:
         screen.prose(f"{agent.permissions.announcement()}\n/help shows the commands.", "dim")
         for notice in agent.session.notices:
             screen.prose(f"warning: {notice}", "yellow")
-        if view := agent.session.view:
-            screen.prose(f"Going on with session {agent.session.id}: {len(view)} messages in view.", "dim")
+        self._recap()
+
+    def _recap(self) -> None:
+        """What was said last, for whoever goes on with a session."""
+        if view := self.agent.session.view:
+            self.screen.prose(f"Going on with session {self.agent.session.id}: {len(view)} messages in view.", "dim")
+            recap(self.agent.session, self.screen)
         self._look()
 
     def _once(self) -> None:
@@ -134,7 +144,18 @@ class Repl:
             command, argument = found
             command.run(self, argument)
             return self._look()
-        return self._turn(self.agent.run(line.strip()))
+        line = line.strip()
+        if line.startswith("!") and line[1:].strip():
+            return self._turn(self.agent.shell(line[1:].strip()))
+        expanded = self._expand(line)
+        return self._turn(self.agent.run(expanded.text, expanded.images))
+
+    def _expand(self, line: str) -> Expanded:
+        """The prompt with the files it names; says which."""
+        expanded = expand(line, self.agent.workspace, sees_images=self.agent.llm.info.sees_images)
+        for note in expanded.notes:
+            self.screen.line(f"  + {note}", "dim")
+        return expanded
 
     def _turn(self, events: Iterator[Event]) -> None:
         for event in self.follow(events):
@@ -142,14 +163,15 @@ class Repl:
                 self._question(event)
             else:
                 self.renderer.show(event)
-            if isinstance(event, Steered) and event.text in self._steering:
-                self._steering.remove(event.text)
+            if isinstance(event, Steered):
+                self._steering.pop(event.text, None)
             elif isinstance(event, TurnFinished):
                 self._hand_back(event.stop_reason == "cancelled")
 
     def _hand_back(self, cancelled: bool) -> None:
         """Words that never reached the model: back to the line, or the next prompt where the turn ended by itself."""
-        words, self._steering = "\n".join(self._steering), []
+        words = "\n".join(self._steering.values())
+        self._steering.clear()
         if words and cancelled:
             self._ui.give_back(words)
         elif words:
@@ -161,10 +183,11 @@ class Repl:
             found = COMMANDS.parse(line)
         except CoreCoderError as error:
             return str(error)
+        if line.lstrip().startswith("!"):
+            return NOT_NOW
         if found is None:
-            self._steering.append(line.strip())
-            self.agent.steer(line.strip())
             self.screen.line(f"  queued: {line.strip()}", "dim")
+            self._jobs.start("steer", lambda _job: self._steer(line.strip()), CancelToken())
             return ""
         command, argument = found
         if command.name == "exit":
@@ -175,6 +198,16 @@ class Repl:
             self._next.append(line)
             self.screen.line(f"  {line.strip()} runs when the turn has ended", "dim")
         return ""
+
+    def _steer(self, line: str) -> None:
+        """Gives the model words while it works; with files they name, which may take a while to read."""
+        text = self._expand(line).text
+        self._steering[text] = line
+        self.agent.steer(text)
+
+    def _arguments(self, name: str, _typed: str) -> Iterable[tuple[str, str]]:
+        command = COMMANDS.get(name)
+        return command.choices(self) if command and command.choices else ()
 
     def _look_up(self, command: Command, argument: str) -> None:
         try:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 
 from .errors import EmptyReply, ProviderError, RateLimited, ServerFailed, StreamBroken
+from .values import dataclass
 
 LONGEST_BACKOFF = 30.0
 

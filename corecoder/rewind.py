@@ -15,7 +15,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 from typing import Literal
@@ -30,6 +30,7 @@ from .session import Session
 from .snapshot import ABSENT, GIT, State, repository, shown
 from .text import listed, one_line, plural, typed
 from .tool import Workspace
+from .values import dataclass
 
 Action = Literal["restore", "create", "remove", "leave"]
 Part = Literal["both", "files", "words"]

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from .errors import ConfigError
 from .gitdir import RUNS, common_directory, git_directory, led_to
 from .gitwatch import GitWatch
 from .jobs import aside
+from .values import dataclass
 
 # Keys and other agents' files, below the home directory.
 HIDDEN = (

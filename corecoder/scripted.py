@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from .errors import ProviderError
@@ -20,6 +19,7 @@ from .jobs import CancelToken
 from .messages import Message, Reply, ToolCall
 from .models import ModelInfo
 from .tokens import estimate_tokens, schema_tokens
+from .values import dataclass
 
 DELTA = 24  # characters of text passed on at once
 

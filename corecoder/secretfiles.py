@@ -1,20 +1,24 @@
 """Which files probably hold secrets: keys, passwords, tokens. A read of one needs somebody's word.
 
-Decided by names, of the path as it is written and of its real location, whether the file exists or not; contents are
-never looked at. The price of names: a certificate that is public asks all the same, and a password in `notes.txt`
-does not.
+Decided by names, of the path as it is written and of its real location, whether the file exists or not; only of a
+`.pem` that a search comes to is looked whether it holds a key. The price of names: a certificate that is public asks
+all the same where it is named, and a password in `notes.txt` does not.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from fnmatch import translate
 
+from .config import corecoder_home
+from .errors import ConfigError
+from .prompt import AGENTS
 from .sandbox import HIDDEN
+from .sessiondir import project_directory
+from .tool import Workspace
+from .values import dataclass
 
 _SURE = re.compile(
     r"\.env\.(?!example$|sample$|template$|dist$|defaults?$).+|(?!\.?(?:example|sample|template|dist|defaults?)\.).*\.env"
@@ -35,7 +39,9 @@ _AT_HOME = re.compile(
 )
 _NONE = frozenset[str]()
 _SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv", "venv"})
-_MOST_ENTRIES = 5_000
+_SPECIAL = re.compile(r"^/(?:etc|proc|dev)(?:/|$)|/\.docker$", re.IGNORECASE)  # where _PLACES names single files
+_MOST_ENTRIES = 10_000
+_PEM_BYTES = 1 << 16
 
 
 class TooMany(Exception):
@@ -58,34 +64,62 @@ class SecretFiles:
             return True
         return any(self._named(each, real) for each in dict.fromkeys((os.path.normpath(path), real)))
 
-    def below(self, directory: str, *, hidden: bool, follow: bool = False, names: Iterable[str] = ()) -> str:
-        """A secret file below `directory` that a search comes to, "" if there is none.
+    def below(
+        self,
+        directory: str,
+        *,
+        hidden: bool,
+        follow: bool = False,
+        names: Iterable[str] = (),
+        passed_over: frozenset[str] = _NONE,
+    ) -> Iterator[str]:
+        """The secret files below `directory` that a search comes to.
 
-        `hidden` says whether it reads hidden files, `follow` whether it follows links to directories, `names` (patterns
-        of fnmatch) which files alone it reads. A `.pem` may as well be public, so one that lies about in a tree does
-        not count here. Raises TooMany.
+        `hidden` says whether it reads hidden files, `follow` whether it follows links, `names` (patterns of fnmatch)
+        which files alone it reads, `passed_over` which directories it does not look into. Raises TooMany.
         """
-        wanted = tuple(names)
-        left = _MOST_ENTRIES
-        for top, directories, files in os.walk(directory, followlinks=follow):
-            # What nobody looks for is passed over, but not where a link in it may lead anywhere.
-            passed = _NONE if follow else _SKIPPED
-            directories[:] = [each for each in directories if each not in passed and (hidden or each[0] != ".")]
-            left -= len(directories) + len(files)
-            if left < 0:
-                raise TooMany
-            inside = self.named(top)
-            for name in files:
-                path = os.path.join(top, name)
-                if name[0] == "." and not hidden:
+        wanted = [re.compile(translate(each), re.IGNORECASE).match for each in names]
+        # What nobody looks for is passed over, but not where a link in it may lead anywhere.
+        passed = _NONE if follow else _SKIPPED | passed_over
+        left, waiting, seen = _MOST_ENTRIES, [directory], set[tuple[int, int]]()
+        while waiting:
+            top = waiting.pop()
+            inside, special = self.named(top), bool(_SPECIAL.search(top))
+            for entry in _entries(top):
+                left -= 1
+                if left < 0:
+                    raise TooMany
+                name = entry.name
+                link = entry.is_symlink()
+                if (link and not follow) or (name[0] == "." and not hidden):
                     continue
-                if wanted and not any(fnmatchcase(name.casefold(), each.casefold()) for each in wanted):
+                if entry.is_dir() and not (link and _is_known(entry, seen)):
+                    waiting += [entry.path] if name not in passed else []
+                elif wanted and not any(match(name) for match in wanted):
                     continue
                 # The real location is looked up, which takes time, only where it may say more than the name.
-                suspect = _SURE.fullmatch(name) or _PLACES.search(path) or os.path.islink(path)
-                if inside or (suspect and self.named(path)):
-                    return path
-        return ""
+                elif inside or (
+                    self.named(entry.path)
+                    if special or link or _SURE.fullmatch(name)
+                    else name[-4:].lower() == ".pem" and _holds_key(entry.path)
+                ):
+                    yield entry.path
+
+    def is_found(self, path: str) -> bool:
+        """Whether a search that comes to the file at `path` comes to a secret."""
+        return self.named(path) and not (_MAYBE_PUBLIC.fullmatch(os.path.basename(path)) and not _holds_key(path))
+
+    @property
+    def patterns(self) -> list[str]:
+        """Regular expressions, without case, of the paths of secret files, for who cannot ask here; a certificate
+        counts as well."""
+        within = f"{_SURE.pattern}|{_MAYBE_PUBLIC.pattern}".replace(".*", "[^/]*").replace(".+", "[^/]+")
+        names = f"(?:^|/)(?:{within.replace('[^.]+', '[^./]+')})$"
+        found = [names, _PLACES.pattern, *(f"^{re.escape(home)}/{_AT_HOME.pattern}" for home in _homes())]
+        if self.own:
+            free = "|".join(re.escape(os.path.relpath(each, self.own)) for each in self.free)
+            found.append(f"^{re.escape(os.path.realpath(self.own))}/(?!(?:{free})(?:/|$))")
+        return found
 
     def _named(self, path: str, real: str) -> bool:
         parts = path.replace(os.sep, "/")
@@ -99,6 +133,41 @@ class SecretFiles:
         return bool(_SURE.fullmatch(name) or _MAYBE_PUBLIC.fullmatch(name)) and not os.path.isdir(real)
 
 
+def secret_files(workspace: Workspace) -> SecretFiles:
+    """CoreCoder's own files count as secret, but for what the model is told to read: logs and AGENTS.md."""
+    try:
+        home = corecoder_home()
+    except ConfigError:
+        return SecretFiles()
+    return SecretFiles(str(home), (str(project_directory(home, workspace.root)), str(home / AGENTS)))
+
+
+def _entries(directory: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as scan:
+            return list(scan)
+    except OSError:
+        return []  # a search cannot read it either
+
+
+def _is_known(entry: os.DirEntry[str], seen: set[tuple[int, int]]) -> bool:
+    """Whether a linked directory was come to before, as in a circle."""
+    info = entry.stat()
+    place = (info.st_dev, info.st_ino)
+    known = place in seen
+    seen.add(place)
+    return known
+
+
+def _holds_key(path: str) -> bool:
+    """Whether a `.pem` holds a private key: a certificate is public, and every other project has some."""
+    try:
+        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+            return b"PRIVATE KEY" in file.read(_PEM_BYTES)
+    except OSError:
+        return False
+
+
 def _homes() -> tuple[str, str]:
     """The home directory, by either of its names."""
     home = os.path.expanduser("~")
@@ -107,4 +176,7 @@ def _homes() -> tuple[str, str]:
 
 def _inside(path: str, directory: str) -> bool:
     """Whether `path` is `directory` or lies in it, by either name of the directory."""
-    return any(Path(path).is_relative_to(each) for each in (directory, os.path.realpath(directory)))
+    path = os.path.join(os.path.normcase(path), "")
+    return any(
+        path.startswith(os.path.join(os.path.normcase(each), "")) for each in (directory, os.path.realpath(directory))
+    )

@@ -41,7 +41,7 @@ class Session:
 
     `system` is the frozen system prompt (to be set before the first append where a damaged log has lost it),
     `total_usage` the sum of all usage records, `undone` whether the view is as an undo left it, `notices` what
-    loading had to say. Only one thread may append; `message`, `messages` and `spill` may be called from any.
+    loading had to say. Only one thread may append; `view`, `message`, `messages` and `spill` may be called from any.
     """
 
     latest = staticmethod(sessiondir.latest)
@@ -158,8 +158,8 @@ class Session:
 
     @property
     def view(self) -> list[Message]:
-        """A fresh list of the live messages; the same objects each time."""
-        return [self._held[record] for record in self._live]
+        """A fresh list of the live messages; the same objects each time on the thread that appends."""
+        return [self.message(record) for record in list(self._live)]
 
     def id_of(self, message: Message) -> int | None:
         """The record id of a member of the view, found by identity; None for any other object."""
@@ -216,7 +216,7 @@ class Session:
     def turns(self) -> list[tuple[str, int]]:
         """The turns that were not taken back, each as the id of the session it was said in (another one in a copy) and
         the record of the prompt that began it, which was appended with `turn` set."""
-        return [(session, prompt) for prompt, (session, _) in self._turns.items()]
+        return [(session, prompt) for prompt, (session, _) in list(self._turns.items())]
 
     @property
     def all_turns(self) -> list[tuple[str, int]]:

@@ -8,9 +8,9 @@ checkpoints do not keep (`checkpoints.py` says what) can only be named.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from .checkpoints import CheckpointError, Checkpoints
 from .journal import words
@@ -18,6 +18,7 @@ from .session import Session
 from .snapshot import ABSENT, State, shown
 from .text import plural
 from .tools.diff import Span, unified
+from .values import dataclass
 
 _BINARY_LOOK = 8_000  # bytes in which a zero marks a file as binary, as git does it
 
@@ -47,10 +48,11 @@ class SessionDiff:
 
 
 def changed_paths(session: Session, checkpoints: Checkpoints | None) -> list[str]:
-    """The names of all files that steps of `session` have touched; costs no look at them."""
+    """The names of all files that steps of `session` have touched, without a look at them. Raises CheckpointError."""
     if checkpoints is None or checkpoints.store.is_empty:
         return []
-    return sorted({shown(change.path) for change in checkpoints.changes(session.all_turns)})
+    with _readable():
+        return sorted({shown(change.path) for change in checkpoints.changes(session.all_turns)})
 
 
 def session_diff(session: Session, checkpoints: Checkpoints | None) -> SessionDiff:
@@ -62,9 +64,14 @@ def session_diff(session: Session, checkpoints: Checkpoints | None) -> SessionDi
         return SessionDiff(notes=("Nothing keeps what this agent changes, so there is no diff.",))
     if checkpoints.store.is_empty:
         return SessionDiff()
+    with _readable(), checkpoints.store.transaction():
+        return _compared(checkpoints, session.all_turns)
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
     try:
-        with checkpoints.store.transaction():
-            return _compared(checkpoints, session.all_turns)
+        yield
     except (OSError, sqlite3.Error) as error:
         raise CheckpointError(f"what was kept cannot be read: {words(error)}") from error
 

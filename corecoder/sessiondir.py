@@ -15,7 +15,6 @@ import re
 import secrets
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from .errors import SessionError
 from .journal import Record, decode
 from .messages import text_of
 from .text import one_line, typed
+from .values import dataclass
 
 _HEAD_LINES = 50
 _TAIL = 1 << 16

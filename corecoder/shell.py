@@ -18,7 +18,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from .capture import Capture
@@ -26,6 +25,7 @@ from .child import Child, Ending, Start
 from .errors import ToolError
 from .jobs import CancelToken
 from .processes import MARK, Process, Processes, leftovers
+from .values import dataclass
 
 # Nothing may wait for a key: no pager, no prompt, no editor. Python would hold its output back until it ends.
 CALM = {

@@ -15,10 +15,11 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from .text import one_line
+from .values import dataclass
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -18,7 +18,7 @@ import stat
 import subprocess
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +26,7 @@ from typing import NamedTuple
 from .gitdir import common_directory, git_directory
 from .jobs import CancelToken
 from .text import listed, printable
+from .values import dataclass
 
 GIT = b".git"
 CACHE, IGNORED = "a cache", "ignored by git"  # reasons that hold for every directory of their kind

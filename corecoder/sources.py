@@ -12,13 +12,13 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .errors import ConfigError
 from .forms import KEY, Form
 from .text import one_line
+from .values import dataclass
 
 # How far a place is trusted with an address for a key: what came with the project, the user's own words (files at home,
 # environment, command line), what is built in. The order in which places win is that of the list of places.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from .events import (
@@ -24,6 +23,7 @@ from .events import (
 )
 from .gitdir import git_directory
 from .text import one_line
+from .values import dataclass
 from .words import headline, money, tokens
 
 CELLS = 20  # of the bar

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from .errors import Cancelled, ContextOverflow, ProviderError, RequestRefused, RequestTooLarge
@@ -23,6 +23,7 @@ from .messages import Message, Reply, calls_of, repair, text_of
 from .text import clip_middle, one_line
 from .tiers import fit_text, water_level
 from .tokens import Count
+from .values import dataclass
 
 _INSTRUCTION = (
     OURS + "the conversation is about to be compacted: all but the newest messages will go out of view.]\n"

@@ -10,13 +10,14 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from .jobs import CancelToken
 from .processes import Process, Processes
 from .sandbox import Sandbox
+from .values import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from .terminal import Screen, Signals
+from .values import dataclass
 
 if TYPE_CHECKING:
     from .render import Live

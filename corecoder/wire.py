@@ -16,12 +16,12 @@ import socket
 import threading
 import time
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from .errors import AuthFailed, ProviderError, ServerFailed, StreamBroken
 from .jobs import CancelToken, alarm
 from .providers import is_local
+from .values import dataclass
 
 CONNECT_TIMEOUT = 10.0
 KEEP_OPEN = 60.0  # seconds for which an idle connection is kept

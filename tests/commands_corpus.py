@@ -1344,6 +1344,12 @@ egrep -rn KEY .
 
 rg KEY .env
 
+rg x
+
+rg KEY deploy
+
+rg -t json KEY
+
 rg --hidden KEY
 
 rg -. KEY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -92,9 +93,8 @@ class Terminal:
 
     def ask(self, line: str) -> str:
         """Enters a line and waits for whatever it started to end."""
-        before = self.raw.count("\n")
         self.enter(line)
-        self.until(lambda text: self.raw.count("\n") > before and _is_ready(text))
+        self.until(lambda text: f"› {line.splitlines()[-1][-40:]}" in text and _is_ready(text))
         return self.text
 
     def end(self) -> int:
@@ -105,7 +105,7 @@ class Terminal:
             self.read(0.05)
         while self.read(0):
             pass
-        assert "Traceback" not in self.raw
+        assert "Traceback" not in self.raw, self.raw
         code = self.child.exitstatus
         assert code is not None, f"killed by signal {self.child.signalstatus}"
         return int(code)
@@ -113,7 +113,8 @@ class Terminal:
 
 def _is_ready(text: str) -> bool:
     lines = text.splitlines()
-    return len(lines) > 1 and lines[-2].strip() == "›" and " · " in lines[-1] and "Esc stops" not in text
+    idle = len(lines) > 1 and lines[-2].strip() == "›" and " · " in lines[-1]
+    return idle and not re.match("[⠀-⣿]", lines[-3] if len(lines) > 2 else "")  # no spinner
 
 
 def environment(base_url: str, **more: str) -> dict[str, str]:

@@ -27,6 +27,7 @@ from corecoder.scripted import ScriptedLLM, call
 from corecoder.session import Session
 from corecoder.terminal import Screen, Signals
 from corecoder.trust import is_trusted
+from corecoder.ui import Plain
 
 
 @pytest.mark.parametrize(
@@ -101,19 +102,17 @@ def test_commands_that_only_look_may_run_while_a_turn_is_under_way() -> None:
     assert looking == {"help", "context", "tokens", "diff", "sessions", "jobs", "tools", "config"}
 
 
-class Typed:
-    """A Reader whose lines are known before; after them comes the end."""
+class Typed(Plain):
+    """Plain lines that are known before; after them comes the end."""
 
-    def __init__(self, *lines: str) -> None:
+    def __init__(self, screen: Screen, signals: Signals, *lines: str) -> None:
+        super().__init__(screen, signals)
         self.lines = list(lines)
 
-    def read(self) -> str:
+    def _input(self, words: str) -> str:
         if not self.lines:
             raise EOFError
         return self.lines.pop(0)
-
-    def ask(self, words: str) -> str:
-        return self.read()
 
 
 class Terminal(io.StringIO):
@@ -131,8 +130,8 @@ def console(
     config = replace(config, model="scripted", **settings)
     agent = build_agent(config, directory=Path.cwd(), interactive=True, llm=ScriptedLLM(list(replies)))
     stream = Terminal() if terminal else io.StringIO()
-    screen = Screen(stream, {"NO_COLOR": "1"})
-    return Repl(agent, config, {}, screen, Signals(), Typed(*lines)), stream
+    screen, signals = Screen(stream, {"NO_COLOR": "1"}), Signals()
+    return Repl(agent, config, {}, screen, signals, Typed(screen, signals, *lines)), stream
 
 
 def session(*lines: str, replies: Sequence[Any] = (), **settings: Any) -> tuple[str, Agent]:
@@ -373,7 +372,7 @@ def test_jobs_are_listed_and_ended_and_the_model_still_hears_of_it() -> None:
 def test_tools_are_listed_with_what_their_schemas_take() -> None:
     text, agent = session("/tools")
     assert all(re.search(rf"^  {tool.name} +\d+  \S", text, re.MULTILINE) for tool in agent.tools)
-    assert re.search(r"7 tools, about \S+ tokens of every request", text)
+    assert re.search(rf"{len(agent.tools)} tools, about \S+ tokens of every request", text)
 
 
 def test_config_shows_every_setting_with_its_source_and_no_key(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,7 +399,7 @@ def test_the_mode_is_shown_and_changed() -> None:
 
 def test_plan_goes_to_plan_mode_and_takes_the_prompt_along() -> None:
     text, agent = session("/plan", "/plan tidy the tests", replies=["A plan."])
-    assert "Plan mode: nothing will be changed." in text
+    assert "Plan mode: nothing will be changed" in text
     assert agent.mode == "plan"
     assert text_of(agent.session.message(agent.session.turns[0][1])) == "tidy the tests"
 
@@ -454,6 +453,9 @@ def test_what_can_be_completed_says_what_it_is(home: Path, project: Path, monkey
     assert choices("rewind") == {"1": "hello"}
     assert choices("diff") == {"a.txt": "a file that changed"}
     assert choices("help")["undo"] == "Takes the last turn back, files and talk."
+    fitting = COMMANDS.arguments(repl)
+    assert fitting("mode", "P") == fitting("mode", "lan") == [("plan", choices("mode")["plan"])]
+    assert fitting("tokens", "") == fitting("nonsense", "") == fitting("mode", "wild") == []
     assert choices("resume") == choices("jobs") == {}
     assert choices("config")["tail"].startswith("share of the room")
 

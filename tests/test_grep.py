@@ -567,3 +567,50 @@ def test_ripgrep_and_our_own_search_give_the_same_answer(
             use(engine, monkeypatch)
             answers.append(grep(ctx, *question))
         assert answers[0] == answers[1], question
+
+
+SECRETS: dict[str, str | bytes] = {
+    "a.py": "needle\n",
+    "certificate.pem": "-----BEGIN CERTIFICATE-----\n",
+    "deploy/server.key": "needle secret\n",
+    "deploy/tls.pem": "-----BEGIN RSA PRIVATE KEY-----\nneedle secret\n",
+    "deploy/prod.env": "x\n",
+    "ignored.key": "needle secret\n",
+    ".ssh/id_map": "needle secret\n",
+    "id_map/b": "needle\n",
+    ".gitignore": "ignored.key\n",
+    ".git/HEAD": "",
+}
+
+
+def test_a_search_of_a_directory_leaves_secrets_out_and_says_which(
+    ctx: ToolContext, project: Path, engine: str
+) -> None:
+    make(project, SECRETS)
+    said = grep(ctx, "needle")
+    assert said.splitlines()[:2] == ["a.py:1: needle", "id_map/b:1: needle"]
+    assert "secret" not in "".join(said.splitlines()[:-1])
+    left_out = "3 files that may hold secrets were left out: "
+    assert left_out in said
+    assert all(name in said for name in ("deploy/server.key", "deploy/tls.pem", "deploy/prod.env"))
+    assert "CERTIFICATE" not in said.replace("certificate.pem", "")
+    # What is in them cannot be found out by asking: the note is the same whether they match or not.
+    assert left_out in grep(ctx, "nowhere")
+    assert "1 file that may hold secrets was left out: deploy/server.key." in grep(ctx, "needle", include="*.{key,py}")
+
+
+def test_a_secret_that_is_named_is_searched(ctx: ToolContext, project: Path, engine: str) -> None:
+    make(project, SECRETS)
+    assert "needle secret" in grep(ctx, "needle", "deploy/server.key")
+    assert "needle secret" in grep(ctx, "needle", include="*.key")
+    assert "needle secret" in grep(ctx, "needle", ".ssh")
+
+
+def test_in_a_huge_tree_secrets_are_left_out_as_well(ctx: ToolContext, project: Path, engine: str) -> None:
+    make(project, SECRETS)
+    (project / "many").mkdir()
+    for number in range(10_001):
+        (project / "many" / str(number)).touch()
+    said = grep(ctx, "needle")
+    assert "needle secret" not in said
+    assert "Files that may hold secrets are left out." in said

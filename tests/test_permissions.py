@@ -244,6 +244,68 @@ def is_confined(verdict: Verdict) -> bool:
     return verdict.confined
 
 
+LOSSES = [
+    "rm -rf .git",
+    "rm -rf ./.git/",
+    "cd src && rm -r ../.git",
+    "rm -rf .g*",
+    "rm -rf .[a-z]*",
+    "rm -rf src .??*",
+    "rm -rf .{git,venv}",
+    "mv .git /tmp/x",
+    "/bin/rm -rf '.git'",
+    "bash -c 'rm -rf .git'",
+    "rm -rf \\\n .git",
+    "rm -rf .git/objects",
+    "rm -f .git/refs/heads/main",
+    "rm -rf .git/*",
+    "rm -rf $PWD",
+    "rm -rf ../project",
+    "cd .. && rm -rf project",
+    "cd .git && rm -rf objects",
+    "d=.git; rm -rf $d",
+    "rm -rf $(echo .git)",
+    "shopt -s dotglob; rm -rf *",
+    "find . -delete",
+    "find . -type f -exec rm {} +",
+    "find .git -type f -delete",
+    "find . -name '*' -delete",
+    "python3 -c 'import shutil; shutil.rmtree(\".git\")'",
+]
+NO_LOSSES = [
+    "rm -rf build",
+    "rm -rf build/* *.pyc .cache .gitignore",
+    "rm -f .git/index.lock",
+    "rm -rf .git/rebase-merge",
+    "find . -name '*.pyc' -delete",
+    "find . -path ./.git -prune -o -name '*.o' -exec rm {} +",
+    "git clone https://example.org/x.git && rm -rf x/tests",
+    "rsync -a --exclude .git src/ out/",
+    "mv a.git b.git",
+    "make && cat .git/HEAD",
+    "tar czf out.tgz --exclude=.git .",
+]
+
+
+@pytest.mark.parametrize("command", LOSSES)
+def test_in_a_sandbox_a_command_that_takes_gits_directory_away_is_asked_for(command: str, project: Path) -> None:
+    permissions = Permissions("auto", Workspace.at(project), confined=True)
+    verdict = permissions.judge(BashTool(), {"command": command})
+    assert isinstance(verdict, Refuse)
+    assert "undo does not bring back" in verdict.words
+    permissions.attended = True
+    asked = permissions.judge(BashTool(), {"command": command})
+    assert isinstance(asked, Ask)
+    assert "always" not in asked.choices
+    assert "undo does not bring back" in asked.why
+
+
+@pytest.mark.parametrize("command", NO_LOSSES)
+def test_in_a_sandbox_other_work_around_git_is_not_asked_for(command: str, project: Path) -> None:
+    permissions = Permissions("auto", Workspace.at(project), confined=True)
+    assert permissions.judge(BashTool(), {"command": command}) == Allow()
+
+
 def test_what_nobody_looked_at_runs_confined_and_what_a_person_allowed_as_it_is() -> None:
     bash, workspace = BashTool(), Workspace.at(Path.cwd())
     auto = Permissions("auto", workspace, confined=True)
@@ -611,11 +673,10 @@ def test_a_question_names_what_earlier_commands_changed_and_always_does_not_cove
     assert permissions.judge(BashTool(), arguments) == Allow()
 
 
-def test_a_search_outside_the_project_is_asked_for_where_it_would_come_to_a_secret(project: Path) -> None:
-    (project.parent / "elsewhere").mkdir()
-    assert judge("plan", GrepTool(), pattern="x", path="../elsewhere") == Allow()
-    (project.parent / "elsewhere" / "server.key").touch()
-    assert isinstance(judge("plan", GrepTool(), pattern="x", path="../elsewhere"), Ask)
+def test_a_search_of_a_directory_is_free_for_it_leaves_secrets_out_and_one_that_names_a_secret_asks() -> None:
+    assert judge("plan", GrepTool(), pattern="x", path="..") == Allow()
+    assert isinstance(judge("plan", GrepTool(), pattern="x", path="server.key"), Ask)
+    assert isinstance(judge("plan", GrepTool(), pattern="x", include="*.pem"), Ask)
 
 
 def test_the_announcement_of_ask_says_that_what_is_allowed_runs_unconfined() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,8 +17,9 @@ from server import Call, D, F, HTTPError, StrictServer, Text, call, sse
 
 from corecoder.cli import main
 from corecoder.errors import ConfigError
-from corecoder.print_mode import join_prompt, read_input
+from corecoder.print_mode import join_prompt, read_input, warm_up
 from corecoder.sandbox import Policy, choose
+from corecoder.scripted import ScriptedLLM
 from corecoder.terminal import Screen
 
 Run = Callable[..., tuple[int, str, str]]
@@ -403,3 +406,21 @@ def test_closed_descriptors_are_no_traceback_and_take_no_file() -> None:
 def test_the_end_of_a_stream_is_not_needed_for_a_whole_answer(run: Run) -> None:
     with StrictServer(sse(D("hi"), F("stop"))) as server:
         assert run("-p", "x", server=server)[:2] == (0, "hi\n")
+
+
+# --- start-up -----------------------------------------------------------------------------------------------------
+
+
+def test_after_start_up_garbage_is_collected_but_what_was_loaded_is_not_searched() -> None:
+    before = gc.get_freeze_count()
+    gc.disable()
+    try:
+        warm_up(ScriptedLLM([]))
+        deadline = time.monotonic() + 30
+        while not gc.isenabled() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > before + len(sys.modules)
+    finally:
+        gc.enable()
+        gc.unfreeze()

@@ -329,8 +329,7 @@ def test_stopped_and_continued_it_gives_the_terminal_back_and_takes_it_again(ter
                 shell.shows("Stopped")
                 assert_modes_are_off(shell)
                 shell.type("stty -a | grep -o ' -*icanon'; clear\n")
-                shell.shows("$")
-                assert " icanon" in shell.raw
+                shell.until(lambda _text: " icanon" in shell.raw)
                 assert " -icanon" not in shell.raw
                 shell.type("fg\n")
                 shell.type("draft")
@@ -350,7 +349,7 @@ def _signal_child(shell: Terminal, number: int) -> None:
 
 
 def test_control_sequences_of_a_model_do_not_reach_the_terminal(terminals: Start) -> None:
-    nasty = "\x1b]52;c;ZXZpbA==\x07\x1b]0;title\x07\x1b[2J\x1b[6n\x9b31m\x1b]x [bold]b[/bold]"
+    nasty = "\x1b]52;c;ZXZpbA==\x07\x1b]0;title\x07\x1b[2J\x1b[6n\x9b31m\x1b]x\n[bold]b[/bold]"
     name = "evil\x1b[2J.txt"
     with StrictServer(Text(nasty, size=3, reasoning=nasty), call("read_file", file_path=name), nasty) as server:
         terminal = terminals(server)
@@ -460,7 +459,7 @@ def test_a_terminal_without_cursor_control_gets_plain_lines(terminals: Start, pr
         terminal.type("y\n")
         terminal.until(lambda text: (project / "made").exists() and text.endswith("›"))
         terminal.type(CTRL_D)
-        assert terminal.end() == 0
+        assert terminal.end() == 0, terminal.raw
         assert "\x1b" not in terminal.raw
 
 

@@ -941,3 +941,28 @@ def test_a_session_in_memory_leaves_nothing_behind() -> None:
     assert path.read_text() == "long"
     session.close()
     assert not path.parent.exists()
+
+
+def test_the_view_can_be_read_while_it_is_replaced(session: Session) -> None:
+    for number in range(50):
+        session.append(user(str(number)))
+    stop, faults = threading.Event(), []
+
+    def look() -> None:
+        while not stop.is_set():
+            try:
+                assert session.view
+            except KeyError as error:
+                faults.append(error)
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    for number in range(300):
+        session.replace_view([*session.view[2:], user(f"new {number}")], how="test")
+        session.append(user("one"))
+        session.append(user("two"))
+        if number % 3 == 0:
+            session.undo()
+    stop.set()
+    reader.join()
+    assert faults == []

@@ -9,29 +9,27 @@ from typing import Any
 
 from server import Call, StrictServer, Text, api_error
 
+from corecoder.agent import Agent
 from corecoder.app import build_agent
 from corecoder.commands import COMMANDS
-from corecoder.config import load_config
+from corecoder.config import Config, load_config
 from corecoder.messages import unpaired
 from corecoder.repl import Repl
 from corecoder.terminal import Screen, Signals
+from corecoder.ui import Plain
 
 
-class Nobody:
-    """A Reader that is never read."""
-
-    def read(self) -> str:
-        raise EOFError
-
-    def ask(self, words: str) -> str:
-        raise EOFError
+def repl_with(agent: Agent, config: Config, flags: dict[str, object]) -> tuple[Repl, io.StringIO]:
+    stream, signals = io.StringIO(), Signals()
+    screen = Screen(stream, {})
+    return Repl(agent, config, flags, screen, signals, Plain(screen, signals)), stream
 
 
-def repl_at(server: StrictServer, **more: object) -> Repl:
+def repl_at(server: StrictServer, **more: object) -> tuple[Repl, io.StringIO]:
     flags = {"model": "first", "base_url": server.base_url, "api_key": "k", "mode": "yolo", **more}
     config = load_config(flags, cwd=Path.cwd())
     agent = build_agent(config, directory=Path.cwd(), interactive=True)
-    return Repl(agent, config, flags, Screen(io.StringIO(), {}), Signals(), Nobody())
+    return repl_with(agent, config, flags)
 
 
 def switch(repl: Repl, server: StrictServer, name: str = "second") -> None:
@@ -41,12 +39,6 @@ def switch(repl: Repl, server: StrictServer, name: str = "second") -> None:
     assert found is not None
     found[0].run(repl, found[1])
     assert repl.agent.llm.model == name
-
-
-def shown(repl: Repl) -> str:
-    stream = repl.screen._stream
-    assert isinstance(stream, io.StringIO)
-    return stream.getvalue()
 
 
 def reading(project: Path, files: int) -> list[Any]:
@@ -59,7 +51,7 @@ def reading(project: Path, files: int) -> list[Any]:
 
 def test_a_model_with_a_smaller_window_gets_a_request_that_fits_also_where_its_window_is_learnt(project: Path) -> None:
     with StrictServer(*reading(project, 12)) as large, StrictServer(forever="Here I am.", window=16_000) as small:
-        repl = repl_at(large)
+        repl, _ = repl_at(large)
         assert repl.agent.chat("read all files") == "I have read them."
         fill = repl.agent.context.fill(repl.agent.session.view)
         assert fill > 24_000
@@ -76,16 +68,16 @@ def test_a_model_with_a_smaller_window_gets_a_request_that_fits_also_where_its_w
 
 def test_a_window_that_is_known_to_be_smaller_is_said_and_nothing_is_refused(project: Path) -> None:
     with StrictServer(*reading(project, 12)) as large, StrictServer(forever="Here I am.", window=16_000) as small:
-        repl = repl_at(large)
+        repl, stream = repl_at(large)
         repl.agent.chat("read all files")
         repl.flags = {**repl.flags, "max_context": "16000"}
         switch(repl, small)
-        assert "too many for a window of 16k: room is made before the next request" in shown(repl)
+        assert "too many for a window of 16k: room is made before the next request" in stream.getvalue()
         assert repl.agent.chat("who are you?") == "Here I am."
         assert all(small.count(body) <= 16_000 for body in small.requests)
         repl.flags = {**repl.flags, "max_context": "4000"}
         switch(repl, small)
-        assert "the context window is too small" in shown(repl)
+        assert "the context window is too small" in stream.getvalue()
         repl.agent.close()
 
 
@@ -110,7 +102,7 @@ def test_reasoning_and_calls_of_the_first_model_do_no_harm_at_a_second_that_want
         return ""
 
     with StrictServer(*reading(project, 2)) as first, StrictServer(forever=picky("Fine.", refuses)) as second:
-        repl = repl_at(first)
+        repl, _ = repl_at(first)
         repl.agent.chat("read both files")
         switch(repl, second)
         assert repl.agent.chat("and now?") == "Fine."
@@ -124,7 +116,7 @@ def test_reasoning_and_calls_of_the_first_model_do_no_harm_at_a_second_that_want
 
 def test_going_back_to_the_first_model_and_resuming_keeps_the_conversation_valid(project: Path) -> None:
     with StrictServer(*reading(project, 3), forever="First again.") as first, StrictServer(forever="Second.") as second:
-        repl = repl_at(first)
+        repl, _ = repl_at(first)
         repl.agent.chat("read the files")
         switch(repl, second)
         repl.agent.chat("you?")
@@ -143,7 +135,7 @@ def test_a_bare_name_is_a_model_of_the_provider_that_was_switched_to(monkeypatch
     monkeypatch.setenv("DEEPSEEK_API_KEY", "two")
     config = load_config({}, cwd=Path.cwd())
     agent = build_agent(config, directory=Path.cwd(), interactive=True)
-    repl = Repl(agent, config, {}, Screen(io.StringIO(), {}), Signals(), Nobody())
+    repl, _ = repl_with(agent, config, {})
     for name, model, provider, key in (
         ("deepseek/deepseek-chat", "deepseek-chat", "deepseek", "two"),
         ("deepseek-reasoner", "deepseek-reasoner", "deepseek", "two"),

@@ -6,13 +6,13 @@ that lists, completes, documents or parses commands reads that table.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import inspect
 import os
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from ..agent import Agent
@@ -21,6 +21,7 @@ from ..errors import CoreCoderError
 from ..events import Event
 from ..render import Renderer
 from ..terminal import Screen
+from ..values import dataclass
 
 _NAME = re.compile(r"/([a-z][a-z-]*)(?:\s+|$)")
 
@@ -111,6 +112,21 @@ class Commands:
     def get(self, name: str) -> Command | None:
         """The command of this name or other name, with or without its slash."""
         return self._by_name.get(name.removeprefix("/"))
+
+    def arguments(self, console: Console) -> Callable[[str, str], list[tuple[str, str]]]:
+        """What completion asks for: given a command's name and what is typed behind it, what that may become and a word
+        on each. What begins like it is preferred to what has it within; what cannot be found out is left out."""
+
+        def fitting(name: str, typed: str) -> list[tuple[str, str]]:
+            found = self.get(name)
+            choices: list[tuple[str, str]] = []
+            with contextlib.suppress(CoreCoderError, OSError):
+                choices += found.choices(console) if found and found.choices else ()
+            typed = typed.lower()
+            begins = [each for each in choices if each[0].lower().startswith(typed)]
+            return begins or [each for each in choices if typed in each[0].lower()]
+
+        return fitting
 
     def parse(self, line: str) -> tuple[Command, str] | None:
         """The command of `line` and its argument; None if the line is a prompt. Raises UnknownCommand for a typo."""

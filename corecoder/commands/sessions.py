@@ -14,7 +14,7 @@ from ..render import money
 from ..session import Session
 from ..sessiondir import SessionInfo
 from ..terminal import Screen
-from ..text import one_line, plural, printable
+from ..text import one_line, plural, printable, typed
 from ..transcript import markdown
 from .registry import Console, command
 
@@ -123,7 +123,7 @@ def recap(session: Session, screen: Screen) -> None:
     room = max(20, screen.width - 4)
     turns = session.turns
     if turns:
-        prompt = _wrapped(text_of(session.message(turns[-1][1])), room)
+        prompt = _wrapped(typed(text_of(session.message(turns[-1][1]))), room)
         more = ["…"] if len(prompt) > _PROMPT_LINES else []
         for mark, line in zip("›   ", [*prompt[:_PROMPT_LINES], *more], strict=False):
             screen.line(f"{mark} {line}", "dim")

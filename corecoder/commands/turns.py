@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..events import Compacted
 from ..messages import text_of
-from ..text import one_line, plural
+from ..text import one_line, plural, typed
 from .registry import Console, command
 
 if TYPE_CHECKING:
@@ -105,10 +105,8 @@ def undo(console: Console, argument: str) -> None:
 
 def _turns(console: Console) -> Iterable[tuple[str, str]]:
     session = console.agent.session
-    turns = [
-        (str(at), one_line(text_of(session.message(record)), 60)) for at, (_, record) in enumerate(session.turns, 1)
-    ]
-    return reversed(turns)
+    words = [one_line(typed(text_of(session.message(record))), 60) for _, record in session.turns]
+    return reversed([(str(number), each) for number, each in enumerate(words, 1)])
 
 
 def _about(turn: Turn) -> str:

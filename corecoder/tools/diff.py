@@ -10,9 +10,9 @@ import difflib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, islice
 
+from ..values import dataclass
 from .files import line_end, split
 
 CONTEXT = 3

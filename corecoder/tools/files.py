@@ -16,13 +16,13 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import ToolError
 from ..folder import held
 from ..text import MARKS, printable
 from ..tool import Workspace
+from ..values import dataclass
 
 MOST_BYTES = 20_000_000
 """Larger files are neither read nor edited here."""

@@ -7,12 +7,13 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from ..errors import ToolError
 from ..tool import ToolContext
+from ..values import dataclass
 from .child import Child, running
 from .files import shown
 from .search.worker import command

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ..errors import ToolError
-from ..text import one_line, plural
+from ..secretfiles import SecretFiles, TooMany, secret_files
+from ..text import listed, one_line, plural
 from ..tool import Tool, ToolContext, ToolResult
+from ..values import dataclass
 from . import ripgrep
 from .files import locate, look, shown
 from .finding import TIME_LIMIT, Answer, anyway, asking, heard, left_out, stopped
@@ -68,13 +70,15 @@ class GrepTool(Tool):
         if only and look(ctx.workspace, top) is None:
             raise ToolError(f"{shown(ctx.workspace, top)} does not exist.")
         question = Question(spelled, top, os.path.realpath(top), [] if only else globs, only)
+        secrets = None if only or _is_asked_for(ctx, top, globs) else secret_files(ctx.workspace)
         rg = ripgrep.program(ctx)
 
         def search(ignore: bool) -> Answer:
-            answer = _with_ripgrep(ctx, question, rg, ignore, self.time_limit) if rg else None
-            return answer or _with_our_own(ctx, question, rg, ignore, self.time_limit)
+            answer = _with_ripgrep(ctx, question, rg, ignore, self.time_limit, secrets) if rg else None
+            return answer or _with_our_own(ctx, question, rg, ignore, self.time_limit, secrets)
 
         answer = anyway(ctx, top, search)
+        answer.notes += _held_back(ctx, question, secrets)
         result = _result(ctx, question, answer)
         early = stopped(answer, self.time_limit, "Narrow it by path or include, or make the pattern simpler.")
         return replace(result, content=early + result.content)
@@ -111,7 +115,32 @@ def _globs(include: str) -> list[str]:
     return [glob.removeprefix("./") for glob in globs]
 
 
-def _with_ripgrep(ctx: ToolContext, question: Question, rg: str, ignore: bool, limit: float) -> Answer | None:
+def _is_asked_for(ctx: ToolContext, top: Path, globs: list[str]) -> bool:
+    """Whether the call names secret files, so that somebody has allowed it."""
+    secrets = secret_files(ctx.workspace)
+    return any(secrets.named(os.path.join(top, glob)) for glob in [*globs, ""])
+
+
+def _held_back(ctx: ToolContext, question: Question, secrets: SecretFiles | None) -> list[str]:
+    """What is said of secret files below the root. All of them are named, whether they match or not, else the note
+    would tell what is in them."""
+    if secrets is None:
+        return []
+    offered, included = Offered(question.root, True), Include(question.include, question.root, str(ctx.workspace.cwd))
+    try:
+        found = secrets.below(question.root, hidden=False)
+        names = [shown(ctx.workspace, path) for path in found if offered(path) and included(path)]
+    except TooMany:
+        return ["Files that may hold secrets are left out."]
+    if not names:
+        return []
+    were = "file that may hold secrets was" if len(names) == 1 else "files that may hold secrets were"
+    return [f"{len(names)} {were} left out: {listed(names, 5)}. Name one as path to search it."]
+
+
+def _with_ripgrep(
+    ctx: ToolContext, question: Question, rg: str, ignore: bool, limit: float, secrets: SecretFiles | None
+) -> Answer | None:
     """None if ripgrep does not take the pattern, or breaks down."""
     root, only, include = question.root, question.only, question.include
     options = []
@@ -131,7 +160,7 @@ def _with_ripgrep(ctx: ToolContext, question: Question, rg: str, ignore: bool, l
             ctx,
             argv,
             limit,
-            wanted=lambda path: included(path) and (only or offered(path)),
+            wanted=lambda path: included(path) and (only or offered(path)) and not (secrets and secrets.is_found(path)),
             whole=only,
             most=MOST_LINES,
             count=COUNTED + 1,
@@ -141,7 +170,9 @@ def _with_ripgrep(ctx: ToolContext, question: Question, rg: str, ignore: bool, l
     return answer
 
 
-def _with_our_own(ctx: ToolContext, question: Question, rg: str | None, ignore: bool, limit: float) -> Answer:
+def _with_our_own(
+    ctx: ToolContext, question: Question, rg: str | None, ignore: bool, limit: float, secrets: SecretFiles | None
+) -> Answer:
     with asking(
         ctx,
         limit,
@@ -150,6 +181,7 @@ def _with_our_own(ctx: ToolContext, question: Question, rg: str | None, ignore: 
         base=str(ctx.workspace.cwd),
         pattern=question.pattern.text,
         include=question.include,
+        without=secrets.patterns if secrets else [],
         only=question.only,
         ignore=ignore,
         most=MOST_LINES,

@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, islice
 
 from ..errors import ToolError
+from ..values import dataclass
 from .diff import Span, matches
 from .indent import Indents
 

@@ -12,7 +12,6 @@ import contextlib
 import os
 import secrets
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,6 +19,7 @@ from ..errors import ToolError
 from ..folder import Folder, held
 from ..jobs import CancelToken
 from ..tool import ToolContext, ToolResult, Workspace
+from ..values import dataclass
 from .diff import Diff
 from .files import OPEN_FLAGS, Opened, Stamp, explained, look, require_judged, shown, stamp
 from .syntax import syntax_note

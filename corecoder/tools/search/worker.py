@@ -1,7 +1,8 @@
 """The child that searches: one request as a JSON line on stdin, answers as JSON lines on stdout.
 
 Requests are objects with `do`, `root` (absolute, real), `seconds`, and
-    grep:    `pattern`, `include` (globs), `base`, `only` (root is a file), `ignore`, `most` (shown), `count` (counted)
+    grep:    `pattern`, `include` (globs), `base`, `only` (root is a file), `without` (patterns of paths that are not
+             searched), `ignore`, `most` (shown), `count` (counted)
     glob:    `pattern` (relative, forward slashes), `hidden`, `folders` (nothing else is wanted), `ignore`, `most`
     list:    `ignore`, `most`: files and directories, level by level
     survey:  `ignore`: which entries a search would leave out, level by level, until a few are known
@@ -107,9 +108,10 @@ def grep(request: dict[str, Any]) -> dict[str, Any]:
     """Searches files until enough lines are counted; the walk goes on for what it has to note."""
     walk = Walk(request["root"], request["ignore"])
     include = Include(request["include"], request["root"], request["base"])
+    without = [re.compile(pattern, re.IGNORECASE).search for pattern in request["without"]]
     search = Grep(request)
     for path in [walk.root] if request["only"] else (entry.path for entry in walk.files()):
-        if search.room and include(path):
+        if search.room and include(path) and not any(search_for(path) for search_for in without):
             try:
                 search.file(path)
             except OSError as error:
