@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from secrets import token_hex
 
-from .journal import private_directory, try_lock
+from .journal import private_directory, try_lock, write_private
 from .snapshot import Known, State
 
 _PATIENCE = 30.0  # seconds that another session may be at it
@@ -164,7 +164,9 @@ class Store:
             if not _is_held(path):
                 path.unlink(missing_ok=True)
         tidy(self._folder, self._all_bytes)
-        (self._folder / _OF_PROJECT).write_bytes(os.fsencode(self._project))
+        if not (named := self._folder / _OF_PROJECT).exists():
+            with contextlib.suppress(FileExistsError):
+                write_private(named, os.fsencode(self._project))
         self._alive = os.open(self._lock_of(self.owner), os.O_RDWR | os.O_CREAT, 0o600)
         try_lock(self._alive)
         try:

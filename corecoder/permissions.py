@@ -22,7 +22,7 @@ from .gitdir import is_of_git
 from .plan import ACCEPTED, CHOICES, GO_ON, IS_THE_ANSWER, NOT_ACCEPTED, PROPOSE_PLAN, chosen_mode
 from .secretfiles import secret_files
 from .text import listed, one_line
-from .tool import Tool, Workspace, lies_in
+from .tool import Tool, Workspace
 from .values import dataclass
 
 if TYPE_CHECKING:
@@ -258,7 +258,7 @@ class Permissions:
             return _Facts(harmless=True)  # the tool says what is wrong with it
         path = arguments.get("file_path")
         # Looked up once: what is judged is what is read or written.
-        place = Path(os.path.realpath(self._workspace.resolve(path))) if isinstance(path, str) else None
+        place = _real(self._workspace.resolve(path)) if isinstance(path, str) else None
         secret = self._secret(tool, arguments, place)
         if tool.read_only:
             return _Facts(harmless=True, secret=secret, place=place)
@@ -374,6 +374,14 @@ class Permissions:
 
 def _joined(*reasons: str) -> str:
     return "; ".join(filter(None, reasons))
+
+
+def _real(path: Path) -> Path:
+    """The real location of `path`; while something changes it `path` itself, which no link is followed for then."""
+    try:
+        return Path(os.path.realpath(path))
+    except OSError:
+        return path
 
 
 def _stops(arguments: dict[str, Any]) -> bool:

@@ -34,7 +34,8 @@ def save(
     it was, if something else is there now or it cannot be written, and Cancelled if `token` was set before that.
     """
     token.check()
-    real = Path(os.path.realpath(path))
+    with explained(workspace, path):
+        real = Path(os.path.realpath(path))
     require_judged(workspace, path, real, judged)
     with explained(workspace, path), held(real.parent, make=before is None) as folder:
         place = _Place(folder, real.name)
