@@ -22,7 +22,7 @@ from .gitdir import is_of_git
 from .plan import ACCEPTED, CHOICES, GO_ON, IS_THE_ANSWER, NOT_ACCEPTED, PROPOSE_PLAN, chosen_mode
 from .secretfiles import secret_files
 from .text import listed, one_line
-from .tool import Tool, Workspace
+from .tool import Tool, Workspace, lies_in
 from .values import dataclass
 
 if TYPE_CHECKING:
