@@ -60,12 +60,13 @@ class CheckpointError(CoreCoderError):
 @dataclass(frozen=True)
 class Bounds:
     """How much is kept: `files` and directories looked at, `in_all` bytes of them, `one` file's bytes (the file tools
-    write no larger ones), `stored` bytes on disk."""
+    write no larger ones), `stored` bytes on disk, and those of all projects together."""
 
     files: int = 50_000
     in_all: int = 256_000_000
     one: int = 20_000_000
     stored: int = 1_000_000_000
+    stored_in_all: int = 2_000_000_000
 
 
 class Change(NamedTuple):
@@ -96,7 +97,8 @@ class Checkpoints:
     def __init__(self, home: Path, workspace: Workspace, bounds: Bounds | None = None) -> None:
         self.root = Path(os.path.realpath(workspace.root))
         self.bounds = bounds or Bounds()
-        self.store = Store(project_directory(home, workspace.root, "checkpoints"), self.bounds.stored)
+        folder = project_directory(home, workspace.root, "checkpoints")
+        self.store = Store(folder, self.bounds.stored, self.root, self.bounds.stored_in_all)
         self._workspace = workspace
         self._home = Path(os.path.realpath(home))
         self._turn = ("", 0)

@@ -8,7 +8,8 @@
     changes   what a step made of a path; `shared` if another session may have done it
 
 Sessions of one project share the file. Each holds a lock file while it lives, so that the others know whose steps have
-died. The price of the bound: the oldest steps can no longer be undone, which is said where somebody asks for one.
+died. The price of the bound: the oldest steps can no longer be undone, which is said where somebody asks for one. There
+is another over all projects together, which costs the one that rested longest what was kept of it.
 """
 
 from __future__ import annotations
@@ -16,18 +17,22 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import sqlite3
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from secrets import token_hex
 
-from .journal import private_directory, try_lock
+from .journal import private_directory, try_lock, write_private
 from .snapshot import Known, State
 
 _PATIENCE = 30.0  # seconds that another session may be at it
 _PRUNED_TO = 0.8  # of the bound
+_OF_PROJECT = "project"  # the file that holds its path
+_SPARED = 3 * 24 * 3600  # seconds
 _SCHEMA = """
 PRAGMA auto_vacuum = INCREMENTAL;
 PRAGMA journal_mode = WAL;
@@ -50,12 +55,13 @@ class Store:
     Nothing is written before the first transaction. May be used from any thread.
     """
 
-    def __init__(self, folder: Path, most_bytes: int) -> None:
+    def __init__(self, folder: Path, most_bytes: int, project: Path, all_bytes: int) -> None:
         self.files: dict[bytes, Known] = {}
         self.guard = threading.Condition(threading.RLock())
         self.owner = token_hex(8)
         self._folder = folder
-        self._most_bytes = most_bytes
+        self._most_bytes, self._all_bytes = most_bytes, all_bytes
+        self._project = project
         self._path = folder / "files-1.sqlite"  # with the version of the tables
         self._alive: int | None = None  # the lock file
         self._db: sqlite3.Connection | None = None
@@ -108,14 +114,7 @@ class Store:
 
     def lives(self, owner: str) -> bool:
         """Whether the session that goes by this name still runs."""
-        try:
-            fd = os.open(self._lock_of(owner), os.O_RDWR)
-        except OSError:
-            return False
-        try:
-            return not try_lock(fd)
-        finally:
-            os.close(fd)
+        return _is_held(self._lock_of(owner))
 
     def prune(self) -> None:
         """Drops the oldest steps, a part at a time, until the file is well below its bound again."""
@@ -162,8 +161,12 @@ class Store:
             return self._db
         private_directory(self._folder)
         for path in self._folder.glob("*.alive"):
-            if not self.lives(path.stem):
+            if not _is_held(path):
                 path.unlink(missing_ok=True)
+        tidy(self._folder, self._all_bytes)
+        if not (named := self._folder / _OF_PROJECT).exists():
+            with contextlib.suppress(FileExistsError):
+                write_private(named, os.fsencode(self._project))
         self._alive = os.open(self._lock_of(self.owner), os.O_RDWR | os.O_CREAT, 0o600)
         try_lock(self._alive)
         try:
@@ -185,6 +188,47 @@ class Store:
             raise
         self._version = -1
         return db
+
+
+def tidy(folder: Path, most_bytes: int) -> None:
+    """Removes what was kept of other projects than that of `folder`: of those that are gone, and, while all together
+    take more than `most_bytes`, of those that were not worked on for longest. Never what a session uses, nor what was
+    used in the last days: a project that is gone may be on a disk that comes back."""
+    long_ago = time.time() - _SPARED
+    total, others = 0, []
+    for other in folder.parent.iterdir():
+        with contextlib.suppress(OSError):
+            sizes = [file.stat() for file in other.iterdir() if file.is_file()]
+            size, used = sum(each.st_size for each in sizes), max(each.st_mtime for each in sizes or [other.stat()])
+            total += size
+            if other != folder and used < long_ago:
+                others.append((not _is_gone(other), used, size, other))
+    for there, _, size, other in sorted(others):
+        if there and total <= most_bytes:
+            break
+        if not any(map(_is_held, other.glob("*.alive"))):
+            shutil.rmtree(other, ignore_errors=True)
+            total -= size
+
+
+def _is_gone(folder: Path) -> bool:
+    """Whether the project that this is of is no longer there."""
+    try:
+        return not os.path.isdir((folder / _OF_PROJECT).read_bytes())
+    except OSError:
+        return False  # an older one, which does not say
+
+
+def _is_held(lock: Path) -> bool:
+    """Whether a session that lives holds this lock file."""
+    try:
+        fd = os.open(lock, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        return not try_lock(fd)
+    finally:
+        os.close(fd)
 
 
 def _size(db: sqlite3.Connection) -> int:

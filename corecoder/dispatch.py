@@ -126,7 +126,7 @@ class Dispatcher:
         tool, arguments = prepared.tool, prepared.arguments
         assert tool is not None
         # A job, because it looks at files: secrets that a search would come to, what an edit would change.
-        verdict = yield from driver.do("consent", lambda _job: self._permissions.judge(tool, arguments))
+        verdict = yield from driver.do("consent", lambda _job: self._judged(tool, arguments))
         if not isinstance(verdict, Refuse):
             prepared.place = verdict.place
         if isinstance(verdict, Ask):
@@ -149,6 +149,12 @@ class Dispatcher:
                 prepared.arguments = {**prepared.arguments, "command": command}
             answer = "yes"
         return self._permissions.settle(tool, prepared.arguments, answer)
+
+    def _judged(self, tool: Tool, arguments: dict[str, Any]) -> Verdict:
+        try:
+            return self._permissions.judge(tool, arguments)
+        except OSError as error:  # a link that was there is none, a directory is gone: something changes them right now
+            return Refuse(f"Not run: it could not be judged ({error.strerror or error}). Try again.")
 
     def _run_group(self, driver: Driver, group: list[PreparedCall]) -> Generator[Event, None, None]:
         jobs: dict[Job, PreparedCall] = {}

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from .values import dataclass
 
+OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _CAN_HOLD = {os.open, os.mkdir, os.stat, os.unlink, os.rename} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 # O_PATH (Linux) does without the right to list the directory.
 _FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0)
@@ -33,6 +34,23 @@ class Folder:
     def at(self, name: str) -> str:
         """How a system call is told of `name` in here."""
         return str(self.path / name) if self.fd is None else name
+
+    def open(self, name: str, flags: int, mode: int = 0o600) -> int:
+        """A descriptor of the file that goes by this name; never that of a link."""
+        return os.open(self.at(name), flags | OPEN_FLAGS, mode, dir_fd=self.fd)
+
+    def stat(self, name: str) -> os.stat_result | None:
+        """Of what goes by this name, a link itself; None if nothing does."""
+        with contextlib.suppress(FileNotFoundError):
+            return os.stat(self.at(name), dir_fd=self.fd, follow_symlinks=False)
+        return None
+
+    def chmod(self, name: str, mode: int) -> None:
+        os.chmod(self.at(name), mode, dir_fd=self.fd)
+
+    def replace(self, new: str, name: str) -> None:
+        """What goes by `new` takes the place of `name`."""
+        os.replace(self.at(new), self.at(name), src_dir_fd=self.fd, dst_dir_fd=self.fd)
 
     def remove(self, name: str) -> None:
         """Removes whatever goes by this name, a directory with all that is in it; nothing there, nothing to do."""

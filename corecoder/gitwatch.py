@@ -172,11 +172,9 @@ def _put_back(path: Path, content: _Content | None) -> None:
         if stat.S_ISLNK(mode):
             os.symlink(os.fsdecode(data), folder.at(path.name), dir_fd=folder.fd)
             return
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-        with open(os.open(folder.at(path.name), flags, stat.S_IMODE(mode), dir_fd=folder.fd), "wb") as file:
+        with open(folder.open(path.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             file.write(data)
-            if hasattr(os, "fchmod"):  # whatever the umask took away
-                os.fchmod(file.fileno(), stat.S_IMODE(mode))
+        folder.chmod(path.name, stat.S_IMODE(mode))
 
 
 def _plainly(old: bytes, new: bytes) -> bool:

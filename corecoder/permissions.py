@@ -87,8 +87,8 @@ _AUTO_COMMAND = (
     "allow commands with --yes."
 )
 _AUTO_OUTSIDE = (
-    "Not run: {path} is outside the project or part of what git runs, and nobody is there to allow it. Work inside "
-    "{root}. The user can allow more with --yes."
+    "Not run: {path} is outside the project, or part of what git runs or CoreCoder goes by, and nobody is there to "
+    "allow it. Work inside {root}. The user can allow more with --yes."
 )
 _AUTO_UNCONFINED = (
     "Not run: it asks to leave the sandbox, and nobody is there to allow it. Do without, or say which command the user "
@@ -258,7 +258,7 @@ class Permissions:
             return _Facts(harmless=True)  # the tool says what is wrong with it
         path = arguments.get("file_path")
         # Looked up once: what is judged is what is read or written.
-        place = Path(os.path.realpath(self._workspace.resolve(path))) if isinstance(path, str) else None
+        place = _real(self._workspace.resolve(path)) if isinstance(path, str) else None
         secret = self._secret(tool, arguments, place)
         if tool.read_only:
             return _Facts(harmless=True, secret=secret, place=place)
@@ -312,9 +312,10 @@ class Permissions:
         return ""  # and what a search merely comes to, it leaves out by itself
 
     def _is_inside(self, place: Path) -> bool:
-        """Whether an edit of the file at the real path `place` stays in the project, and away from what git runs."""
-        root = self._workspace.root
-        return lies_in(place, root) and not is_of_git(place, root)
+        """Whether an edit of the file at the real path `place` stays in the project, and away from what git runs and
+        from our own files: which settings count and which projects are trusted is the user's to say."""
+        root, home = self._workspace.root, self._secrets.own
+        return lies_in(place, root) and not is_of_git(place, root) and not (home and lies_in(place, Path(home)))
 
     def _allowed(self, facts: _Facts) -> bool:
         """Whether an earlier "always" covers the call."""
@@ -353,7 +354,7 @@ class Permissions:
         if facts.secret:
             text += f" It would show the model {facts.secret}, which may hold secrets."
         elif facts.inside is False:
-            text += " It is outside the project or part of what git runs."
+            text += " It is outside the project, or part of what git runs or CoreCoder goes by."
         elif always and not facts.lost:
             text, choices = f"{text} (always: {always}, until the session ends)", ALWAYS
         if tool.name == "bash" and mode != "plan":  # where even a person's own command must change nothing
@@ -367,13 +368,20 @@ class Permissions:
             bounds = self._boundary.partition(". ")[0].rstrip(".") if self.confined else ""
             leaves = bounds and arguments.get("unconfined")
             return _joined(secret, facts.why) + (f" ({bounds})" if leaves else "")
-        return _joined(
-            secret, "it would change a file" + (" outside the project or part of what git runs" * (not facts.inside))
-        )
+        where = "" if facts.inside else " outside the project, or part of what git runs or CoreCoder goes by"
+        return _joined(secret, f"it would change a file{where}")
 
 
 def _joined(*reasons: str) -> str:
     return "; ".join(filter(None, reasons))
+
+
+def _real(path: Path) -> Path:
+    """The real location of `path`; while something changes it `path` itself, which no link is followed for then."""
+    try:
+        return Path(os.path.realpath(path))
+    except OSError:
+        return path
 
 
 def _stops(arguments: dict[str, Any]) -> bool:

@@ -23,11 +23,12 @@ from typing import Literal
 from .checkpoints import Change, CheckpointError, Checkpoints
 from .context import ContextManager
 from .errors import SessionError
+from .folder import Folder, held
 from .journal import words
 from .memory import OURS
 from .messages import Message, text_of
 from .session import Session
-from .snapshot import ABSENT, GIT, State, repository, shown
+from .snapshot import ABSENT, GIT, State, is_cache, repository, shown
 from .text import listed, one_line, plural, typed
 from .tool import Workspace
 from .values import dataclass
@@ -72,12 +73,13 @@ class Rewind:
 
 @dataclass(frozen=True)
 class _Item:
-    """One path on its way back; `now` is how it is."""
+    """One path on its way back; `now` is how it is. A `cache` can be made again, so it goes with all that is in it."""
 
     key: bytes
     before: State
     now: State
     change: FileChange
+    cache: bool = False
 
 
 class Rewinder:
@@ -184,15 +186,17 @@ class Rewinder:
             notes.append(f"what {plural(about.dropped, 'step')} of these turns changed is no longer kept")
         if about.cut:
             notes.append("a step was cut off: its changes cannot be told from what was changed by hand after it")
-        items = _items(changes, self._kept.look({change.path for change in changes}))
+        full = self._kept.full
+        now = self._kept.look({change.path for change in changes})
+        items = _items(changes, now, lambda path: is_cache(full(path)))
         if any(change.anywhere for change in changes) and any(item.change.action != "leave" for item in items):
             notes.append("what was changed by hand while a command ran counts as the command's: look for your own")
-        then, now = about.git, repository(self._kept.root)
-        if then and then[0] != now[0]:
+        then, git = about.git, repository(self._kept.root)
+        if then and then[0] != git[0]:
             index = self._kept.index
             items = [item for item in items if item.key != index]
-        if then and then != now and all(item.key != GIT for item in items):
-            notes.append(_git_note(then, now))
+        if then and then != git and all(item.key != GIT for item in items):
+            notes.append(_git_note(then, git))
         return Rewind(gone[0], len(gone), tuple(item.change for item in items), tuple(notes)), items
 
 
@@ -207,7 +211,7 @@ def _git_note(then: tuple[str, str], now: tuple[str, str]) -> str:
     return "git's branches, tags or stashes have changed since and are not brought back"
 
 
-def _items(changes: Iterable[Change], now: Mapping[bytes, State]) -> list[_Item]:
+def _items(changes: Iterable[Change], now: Mapping[bytes, State], is_cache: Callable[[bytes], bool]) -> list[_Item]:
     """For each path the state to go back to, and what that takes."""
     first: dict[bytes, State] = {}
     last: dict[bytes, State] = {}
@@ -230,7 +234,9 @@ def _items(changes: Iterable[Change], now: Mapping[bytes, State]) -> list[_Item]
             other = "somebody else changed it as well"
         elif key in doubtful:
             other = "somebody else may have changed it"
-        items.append(_Item(key, before.facts, current.facts, _decided(shown(key), before, current, other)))
+        cache = before == ABSENT and current.kind == "closed" and is_cache(key)
+        decided = _decided(shown(key), before, current.facts if cache else current, other)
+        items.append(_Item(key, before.facts, current.facts, decided, cache))
     return items
 
 
@@ -252,7 +258,8 @@ def _action(before: State, now: State) -> Action:
 
 
 class _Restorer:
-    """Makes files what they were. Never follows a link, and removes no directory that holds anything."""
+    """Makes files what they were. Never follows a link, as each directory is held open while something is done in it,
+    and removes no directory that holds anything, but for a cache."""
 
     def __init__(self, kept: Checkpoints) -> None:
         self._kept = kept
@@ -270,81 +277,91 @@ class _Restorer:
                     try:
                         work(item)
                     except OSError as error:
-                        # A new directory that somebody else put something into is no longer the turn's own.
-                        failed = item.before != ABSENT or error.errno not in (errno.ENOTEMPTY, errno.EEXIST)
-                        results[item.key] = FileChange(item.change.path, "leave", words(error), failed=failed)
+                        results[item.key] = _not_done(item, error)
         self._kept.look(results)
         return results
 
-    def _place(self, item: _Item) -> bytes:
-        """The path, once it is certain that it leads through no link."""
-        full = self._kept.full(item.key)
-        if os.path.realpath(folder := os.path.dirname(full)) != folder:
-            raise OSError(f"{shown(os.path.dirname(item.key))} is a link now")
-        return full
+    @contextlib.contextmanager
+    def _place(self, item: _Item, *, make: bool = False) -> Iterator[tuple[Folder, str]]:
+        """The directory of the path, free of links, and its name in it."""
+        full = Path(os.fsdecode(self._kept.full(item.key)))
+        with held(full.parent, make=make) as folder:
+            yield folder, full.name
 
     def _open(self, item: _Item) -> None:
         """A directory that stays may have been closed to its owner."""
         if item.now.kind == "dir" and item.now.mode & 0o700 != 0o700:
-            os.chmod(self._place(item), item.now.mode | 0o700)
+            with self._place(item) as (folder, name):
+                folder.chmod(name, item.now.mode | 0o700)
 
     def _clear(self, item: _Item) -> None:
         if item.now == ABSENT or (item.before.kind == item.now.kind):
             return
-        path = self._place(item)
-        if item.now.kind == "dir":
-            os.rmdir(path)
-        elif item.before == ABSENT or item.before.kind == "dir":
-            os.unlink(path)
+        with self._place(item) as (folder, name):
+            if item.cache:
+                folder.remove(name)
+            elif item.now.kind == "dir":
+                os.rmdir(folder.at(name), dir_fd=folder.fd)
+            elif item.before == ABSENT or item.before.kind == "dir":
+                os.unlink(folder.at(name), dir_fd=folder.fd)
 
     def _make(self, item: _Item) -> None:
         if item.before == ABSENT:
             return
-        path = self._place(item)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        if item.key == self._kept.index:  # git's own protocol
-            _put(path, lambda new: self._fill(new, item.before), path + b".lock")
-        elif item.before.kind == "dir":
-            os.makedirs(path, exist_ok=True)
-        elif item.before.kind == "link":
-            _put(path, lambda new: os.symlink(self._kept.store.content(item.before.blob), new))
-        elif item.now._replace(mode=item.before.mode) != item.before:
-            self._write(path, item.before)
-        else:
-            os.chmod(path, item.before.mode)
+        with self._place(item, make=True) as (folder, name):
+            if item.key == self._kept.index:  # git's own protocol
+                _put(folder, name, lambda new: self._fill(folder, new, item.before), f"{name}.lock")
+            elif item.before.kind == "dir":
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(folder.at(name), dir_fd=folder.fd)
+            elif item.before.kind == "link":
+                target = self._kept.store.content(item.before.blob)
+                _put(folder, name, lambda new: os.symlink(target, os.fsencode(folder.at(new)), dir_fd=folder.fd))
+            elif item.now._replace(mode=item.before.mode) != item.before:
+                self._write(folder, name, item.before)
+            else:
+                folder.chmod(name, item.before.mode)
 
-    def _write(self, path: bytes, state: State) -> None:
-        info = os.lstat(path) if os.path.lexists(path) else None
-        can_replace = os.access(os.path.dirname(path), os.W_OK)
+    def _write(self, folder: Folder, name: str, state: State) -> None:
+        info = folder.stat(name)
+        can_replace = os.access(folder.path, os.W_OK)
         if info is None or not stat.S_ISREG(info.st_mode) or (info.st_nlink == 1 and can_replace):
-            _put(path, lambda new: self._fill(new, state))
+            _put(folder, name, lambda new: self._fill(folder, new, state))
             return
-        os.chmod(path, state.mode | 0o600)
-        with open(path, "r+b") as file:  # its other names see it as well
+        folder.chmod(name, state.mode | 0o600)
+        with open(folder.open(name, os.O_RDWR), "r+b") as file:  # its other names see it as well
             file.write(self._kept.store.content(state.blob))
             file.truncate()
-        os.chmod(path, state.mode)
+        folder.chmod(name, state.mode)
 
-    def _fill(self, new: bytes, state: State) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-        with open(os.open(new, flags, 0o600), "wb") as file:
+    def _fill(self, folder: Folder, new: str, state: State) -> None:
+        with open(folder.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
             file.write(self._kept.store.content(state.blob))
-        os.chmod(new, state.mode)
+        folder.chmod(new, state.mode)
 
     def _close(self, item: _Item) -> None:
         if item.before.kind == "dir":
-            os.chmod(self._place(item), item.before.mode)
+            with self._place(item) as (folder, name):
+                folder.chmod(name, item.before.mode)
 
 
-def _put(path: bytes, make: Callable[[bytes], None], new: bytes = b"") -> None:
-    """Lets `make` create a file beside `path`, called `new` if that is given, and puts it there in one go."""
-    new = new or os.path.join(os.path.dirname(path), b".corecoder-%s.tmp" % token_hex(6).encode())
+def _not_done(item: _Item, error: OSError) -> FileChange:
+    if item.before == ABSENT and error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+        # A new directory that somebody else put something into is no longer the turn's own.
+        reason = "there is something in it that the turn did not make, or that nobody looked into"
+        return FileChange(item.change.path, "leave", reason)
+    return FileChange(item.change.path, "leave", words(error), failed=True)
+
+
+def _put(folder: Folder, name: str, make: Callable[[str], None], new: str = "") -> None:
+    """Lets `make` create a file beside `name`, called `new` if that is given, and puts it there in one go."""
+    new = new or f".corecoder-{token_hex(6)}.tmp"
     try:
         make(new)
-        os.replace(new, path)
+        folder.replace(new, name)
     except FileExistsError:
         raise OSError("another git is at work") from None
     except OSError:
         with contextlib.suppress(OSError):
-            os.unlink(new)
+            os.unlink(folder.at(new), dir_fd=folder.fd)
         raise

@@ -249,7 +249,10 @@ def landlocked(policy: Policy) -> tuple[Start, str]:
         raise OSError("this kernel has no Landlock, or one that is too old (before 6.2)")
     for place in policy.hidden:
         if os.path.exists(place) and any(place.is_relative_to(writable) for writable in policy.writable):
-            raise OSError(f"it cannot hide {place}, which lies where commands may write")
+            raise OSError(
+                f"it cannot hide {place}, which lies where commands may write; a home directory elsewhere, or "
+                "CORECODER_HOME for CoreCoder's own files, would do"
+            )
 
     def start(args: list[str], **options: Any) -> subprocess.Popen[bytes]:
         def confined() -> subprocess.Popen[bytes]:

@@ -35,6 +35,7 @@ _FULL = "too many files"
 _CACHES = frozenset((b"node_modules", b"__pycache__"))
 # CACHEDIR.TAG: bford.info/cachedir; pyvenv.cfg: PEP 405. What holds one of them can be made again.
 _CACHE_MARKS = frozenset((b"CACHEDIR.TAG", b"pyvenv.cfg"))
+_CACHE_TAG = b"Signature: 8a477f597d28d172789f06886806bc55"  # bford.info/cachedir
 _GIT_TIMEOUT = 10.0  # seconds
 # core.fsmonitor names a program. The rest is what git should not read or write for us.
 _GIT_COMMAND = (
@@ -236,6 +237,21 @@ def above(path: bytes) -> Iterator[bytes]:
 def shown(path: bytes) -> str:
     """`path` for a person."""
     return printable(os.fsdecode(path)) or "."
+
+
+def is_cache(full: bytes) -> bool:
+    """Whether the directory at this place in the file system holds nothing that cannot be made again."""
+    try:
+        names = os.listdir(full)
+        if os.path.basename(full) == b"__pycache__":
+            return all(name.endswith(b".pyc") for name in names)
+        tag = os.path.join(full, b"CACHEDIR.TAG")
+        if not stat.S_ISREG(os.lstat(tag).st_mode):
+            return False
+        with open(tag, "rb") as file:
+            return file.read(len(_CACHE_TAG)) == _CACHE_TAG
+    except OSError:
+        return False
 
 
 def told(unkept: Mapping[bytes, str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -23,6 +24,7 @@ from corecoder.messages import unpaired
 from corecoder.permissions import Permissions
 from corecoder.scripted import ScriptedLLM, call
 from corecoder.session import Session
+from corecoder.sessiondir import project_directory
 from corecoder.snapshot import ignored_directories
 from corecoder.tool import Workspace
 
@@ -733,3 +735,74 @@ def test_what_is_kept_is_for_the_owner_alone(at: Project, home: Path) -> None:
     at.play("echo > a")
     for path in (home / "checkpoints").rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
+
+
+@needs_git
+def test_a_directory_that_a_turn_made_goes_with_the_caches_in_it(at: Project) -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    write(".gitignore", "__pycache__/\n.ruff_cache/\ndata/\n")
+    write("old/mine.py", "x\n")
+    tag = "printf 'Signature: 8a477f597d28d172789f06886806bc55\\n'"
+    at.play(
+        "mkdir -p pkg/__pycache__ pkg/.ruff_cache/0 old/__pycache__; echo 1 | tee pkg/a.py pkg/__pycache__/a.pyc; "
+        f"{tag} > pkg/.ruff_cache/CACHEDIR.TAG; echo 3 > pkg/.ruff_cache/0/x; echo 4 > old/__pycache__/mine.pyc",
+        "mkdir -p got/data kept/__pycache__; echo 5 > got/data/x; echo 6 > kept/__pycache__/x.pyc; echo > got/b.py",
+    )
+    write("kept/__pycache__/notes.txt", "the user's\n")
+    changes = {change.path: change for change in at.agent.rewind().files}
+    assert not os.path.exists("pkg")
+    assert os.listdir("old") == ["mine.py"]
+    # What may be somebody's own stays, and that is said.
+    assert os.listdir("got") == ["data"]
+    assert "nobody looked into" in changes["got"].reason
+    assert Path("kept/__pycache__/notes.txt").read_text() == "the user's\n"
+
+
+@posix
+def test_no_undo_is_led_astray_by_a_command_that_goes_on(at: Project) -> None:
+    outside = at.root.parent / "outside"
+    outside.mkdir()
+    for number in range(100):
+        write(f"d/{number}", "old\n")
+    at.play("for f in d/*; do echo new > $f; done")
+    flip = "while :; do mv d e; ln -s ../outside d; rm d; mv e d; done 2>/dev/null"
+    with subprocess.Popen(["sh", "-c", flip], start_new_session=True) as flipping:
+        try:
+            for _ in range(20):
+                with contextlib.suppress(CoreCoderError):
+                    at.agent.rewind(force=True)
+        finally:
+            os.killpg(flipping.pid, signal.SIGKILL)
+    assert os.listdir(outside) == []
+
+
+def test_what_is_kept_of_all_projects_together_is_bounded_and_goes_with_the_project(home: Path, project: Path) -> None:
+    others = {}
+    for number, name in enumerate(("gone", "oldest", "older", "recent", "used")):
+        other = project.parent / name
+        other.mkdir()
+        kept = Checkpoints(home, Workspace.at(other))
+        with kept.step({"file_path": str(other / "f")}, CancelToken(), print):
+            (other / "f").write_bytes(os.urandom(100_000))
+            (other / "f").write_bytes(os.urandom(100_000))
+        (other / "f").unlink()
+        if name != "used":
+            kept.close()
+        others[name] = (kept, project_directory(home, other, "checkpoints"))
+        if name != "recent":
+            for file in others[name][1].iterdir():
+                os.utime(file, (number, number))
+    shutil.rmtree(project.parent / "gone")
+
+    def left_after_a_step(in_all: int) -> set[str]:
+        mine = Checkpoints(home, Workspace.at(project), Bounds(stored_in_all=in_all))
+        with mine.step({"file_path": str(project / "f")}, CancelToken(), print):
+            pass
+        mine.close()
+        return {name for name, (_, folder) in others.items() if folder.exists()}
+
+    assert left_after_a_step(10_000_000) == {"oldest", "older", "recent", "used"}
+    total = sum(file.stat().st_size for file in (home / "checkpoints").glob("*/*"))
+    assert left_after_a_step(total - 1) == {"older", "recent", "used"}
+    assert left_after_a_step(0) == {"recent", "used"}
+    others["used"][0].close()

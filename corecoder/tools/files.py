@@ -30,7 +30,6 @@ MOST_BYTES = 20_000_000
 _CODING = re.compile(r"[ \t\f]*#.*?coding[:=][ \t]*([-_.a-zA-Z0-9]+)")
 _DECLARING = 1000  # characters in which the first two lines are looked for
 
-OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
 _KINDS = (
     (stat.S_ISDIR, "a directory"),
@@ -150,11 +149,9 @@ def load(workspace: Workspace, path: Path, judged: Path | None = None) -> Opened
         real = Path(os.path.realpath(path))
         require_judged(workspace, path, real, judged)
         # Without blocking, should a pipe have taken the file's place since it was looked at.
-        with held(real.parent) as folder:
-            fd = os.open(folder.at(real.name), os.O_RDONLY | OPEN_FLAGS | _NONBLOCK, dir_fd=folder.fd)
-            with open(fd, "rb") as file:
-                now = os.fstat(file.fileno())
-                return Opened(real, file.read(MOST_BYTES), stamp(now))
+        with held(real.parent) as folder, open(folder.open(real.name, os.O_RDONLY | _NONBLOCK), "rb") as file:
+            now = os.fstat(file.fileno())
+            return Opened(real, file.read(MOST_BYTES), stamp(now))
 
 
 def require_judged(workspace: Workspace, path: Path, real: Path, judged: Path | None) -> None:

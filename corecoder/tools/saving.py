@@ -21,7 +21,7 @@ from ..jobs import CancelToken
 from ..tool import ToolContext, ToolResult, Workspace
 from ..values import dataclass
 from .diff import Diff
-from .files import OPEN_FLAGS, Opened, Stamp, explained, look, require_judged, shown, stamp
+from .files import Opened, Stamp, explained, look, require_judged, shown, stamp
 from .syntax import syntax_note
 
 
@@ -34,7 +34,8 @@ def save(
     it was, if something else is there now or it cannot be written, and Cancelled if `token` was set before that.
     """
     token.check()
-    real = Path(os.path.realpath(path))
+    with explained(workspace, path):
+        real = Path(os.path.realpath(path))
     require_judged(workspace, path, real, judged)
     with explained(workspace, path), held(real.parent, make=before is None) as folder:
         place = _Place(folder, real.name)
@@ -62,13 +63,10 @@ class _Place:
         return _Place(self.folder, f".corecoder-{secrets.token_hex(6)}.{ending}")
 
     def open(self, flags: int, mode: int = 0o600) -> int:
-        return os.open(self.folder.at(self.name), flags | OPEN_FLAGS, mode, dir_fd=self.folder.fd)
+        return self.folder.open(self.name, flags, mode)
 
     def stat(self) -> os.stat_result | None:
-        """Of what is there, a link itself; None if nothing is."""
-        with contextlib.suppress(FileNotFoundError):
-            return os.stat(self.folder.at(self.name), dir_fd=self.folder.fd, follow_symlinks=False)
-        return None
+        return self.folder.stat(self.name)
 
     def is_writable(self) -> bool:
         as_who = os.access in os.supports_effective_ids
@@ -76,8 +74,7 @@ class _Place:
 
     def becomes(self, new: _Place) -> None:
         """What is at `new` takes this place."""
-        fds = {"src_dir_fd": self.folder.fd, "dst_dir_fd": self.folder.fd}
-        os.replace(self.folder.at(new.name), self.folder.at(self.name), **fds)
+        self.folder.replace(new.name, self.name)
 
     def unlink(self) -> None:
         with contextlib.suppress(FileNotFoundError):
