@@ -120,8 +120,9 @@ class Renderer:
         screen = self._screen
         self._speech.end()
         self._refresh()
+        self._words_apart()
         screen.prose(question.text, "bold yellow")
-        if question.why:
+        if question.why and question.kind == "consent" and not question.detail.startswith("--- "):
             screen.prose(question.why, "dim")
         if question.kind == "plan":
             markdown = MarkdownStream(screen)
