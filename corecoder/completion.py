@@ -77,15 +77,19 @@ class ReplCompleter(Completer):
         elif path := _PATH.search(text):
             yield from self._path(path["bare"] if path["quoted"] is None else path["quoted"], len(path[0]))
         elif argument := _ARGUMENT.fullmatch(text):
-            name, typed = argument.groups()
-            for value, about in self._arguments(name, typed):
-                yield Completion(value, -len(typed), display_meta=about)
+            yield from self._argument(*argument.groups())
 
     def _command(self, typed: str) -> Iterator[Completion]:
         known = [each for each in self._commands if f"/{each.name}".startswith(typed)]
         for each in known or [each for each in self._commands if typed[1:] in each.name]:
             display = f"/{each.name} {each.usage}".rstrip()
             yield Completion(f"/{each.name}{' ' * bool(each.usage)}", -len(typed), display, each.summary)
+
+    def _argument(self, name: str, typed: str) -> Iterator[Completion]:
+        known = list(self._arguments(name, typed))
+        begins = [each for each in known if each[0].lower().startswith(typed.lower())]
+        for value, about in begins or [each for each in known if typed.lower() in each[0].lower()]:
+            yield Completion(value, -len(typed), display_meta=about)
 
     def _path(self, typed: str, length: int) -> Iterator[Completion]:
         if typed.startswith(_OWN):

@@ -85,13 +85,16 @@ def diff_view(rows: Sequence[Row], room: int, *, whole: bool = False) -> list[Li
 
 
 def _painted(rows: Sequence[Row]) -> Iterator[Line]:
-    """The pieces of each row; where lines were replaced by as many others, what differs in them stands out."""
+    """The pieces of each row; where lines were replaced by others, what differs in them stands out."""
     runs = [(sign, list(group)) for sign, group in groupby(rows, lambda row: row.sign)]
+    signs = ["", *(sign for sign, _ in runs), ""]
     for at, (sign, run) in enumerate(runs):
-        other = {"-": 1, "+": -1}.get(sign)
-        partner = runs[at + other][1] if other and 0 <= at + other < len(runs) else []
-        paired = len(partner) == len(run) and {sign, partner[0].sign} == {"-", "+"}
-        for row, opposite in zip_longest(run, partner if paired else []):
+        partner: Sequence[Row] = ()
+        if sign == "-" and signs[at + 2] == "+":
+            partner = runs[at + 1][1]
+        elif sign == "+" and signs[at] == "-":
+            partner = runs[at - 1][1]
+        for row, opposite in zip_longest(run, partner[: len(run)]):
             yield _marked(row.text, opposite.text if opposite else None, _COLOURS.get(sign, ""))
 
 

@@ -47,7 +47,7 @@ except ImportError:  # Windows
 
 AGAIN = "Ctrl+C again or Ctrl+D leaves"
 QUIET = 0.6  # seconds without a key after which a question takes keys: what was meant for the line never answers it
-EARLY = 0.3  # seconds after the start
+EARLY = 0.05  # seconds from when the keys are ours; what comes by then was typed before
 PAUSE = 0.02  # seconds between two updates of the screen
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # synchronised update; terminals that do not know it ignore it
 
@@ -270,6 +270,7 @@ class Editor:
 
     def _drawn(self, _app: object) -> None:
         if termios is not None and self._raw is None:
+            self._started = time.monotonic()
             self._raw = termios.tcgetattr(sys.stdin.fileno())
 
     def _put_aside(self, text: str) -> None:
@@ -306,7 +307,6 @@ class Editor:
                 if number := getattr(signal, name, None):
                     loop.add_signal_handler(number, handle)
             self._app.create_background_task(self._pump())
-            self._started = time.monotonic()
             jobs.start("session", body, CancelToken())
 
         before = termios.tcgetattr(sys.stdin.fileno()) if termios is not None else None

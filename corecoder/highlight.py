@@ -12,12 +12,13 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from .layout import Line
+from .layout import Line, add
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer  # type: ignore[import-untyped] # its stubs are a package of their own
 
-PIECE, CONTEXT = 40, 400  # lines that come out together at least; lines after which earlier ones are dropped
+PIECE, SIZE = 40, 16_000  # lines that come out together at least, or the characters of fewer
+CONTEXT = 400  # lines after which earlier ones are dropped
 _MOST_CONTEXT = 10 * CONTEXT
 _LONGEST = 2000  # characters of a line; longer ones are data, and some lexers are slow on them
 _LANGUAGE = re.compile(r"[\w+#.-]+")
@@ -67,8 +68,7 @@ def highlighted(lexer: Lexer | None, lines: Sequence[str]) -> tuple[list[Line], 
     for kind, value in lexer.get_tokens(code):
         style = _style(kind)
         first, *more = value.split("\n")
-        if first:
-            out[-1].append((first, style))
+        add(out[-1], (first, style))
         for part in more:
             inside.append(str(kind).startswith(("Token.Literal.String", "Token.Comment", "Token.Error")))
             out.append([(part, style)] if part else [])
@@ -96,6 +96,7 @@ class Code:
         self._lexer = lexer_for(info)
         self._lines: list[str] = []  # since the place from which it is lexed
         self._done = 0
+        self._size = 0  # characters that have not come out yet
 
     @property
     def waiting(self) -> Sequence[str]:
@@ -105,8 +106,9 @@ class Code:
     def add(self, line: str) -> list[Line]:
         """Takes one line in; gives those that are to be shown now."""
         self._lines.append(line)
+        self._size += len(line)
         fresh = len(self._lines) - self._done
-        if fresh < (max(PIECE, self._done) if self._lexer else PIECE):
+        if self._size < SIZE and fresh < (max(PIECE, self._done) if self._lexer else PIECE):
             return []
         middle = self._done + fresh // 2
         return self._out(next((at for at in range(len(self._lines), middle, -1) if not self._lines[at - 1]), 0))
@@ -120,7 +122,7 @@ class Code:
         styled, inside = highlighted(self._lexer, self._lines)
         end = upto or len(self._lines)
         lines = styled[self._done : end]
-        self._done = end
+        self._done, self._size = end, sum(map(len, self._lines[end:]))
         anew = upto and not inside[end - 1] and not "".join(self._lines[end : end + 1]).startswith(" ")
         if (end >= CONTEXT and anew) or end >= _MOST_CONTEXT or self._lexer is None:
             del self._lines[:end]

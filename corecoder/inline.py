@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FULL = 60  # columns from which a line counts as one that its writer broke because it was full
 
-_SPECIAL = re.compile(r"[\\`*_~\[!<&]")
+_SPECIAL = re.compile(r"[\\`*_~<&]|\]\(")
 _STYLES = {"em_open": "italic", "strong_open": "bold", "s_open": "strike", "link_open": "underline"}
 _BAR = re.compile(r"\\.|`+[^`]*`+|(\|)")
 _BARE_BAR = re.compile(r"\\.|(\|)")
@@ -28,12 +28,13 @@ _LEAST = 6  # columns that a cell needs to be readable
 
 
 @cache
-def _parser() -> MarkdownIt:
+def _parser(links: bool) -> MarkdownIt:
+    """The rules; without those for links many brackets cost little."""
     from markdown_it import MarkdownIt  # 30 ms, only with the first words of a model that need it
 
     parser = MarkdownIt("js-default")
     parser.normalizeLink = str  # type: ignore[assignment] # an address is shown as it was written
-    return parser
+    return parser if links else parser.disable(["link", "image"])
 
 
 def joined(lines: Sequence[str]) -> str:
@@ -55,7 +56,7 @@ def inline(text: str, style: str = "") -> Line:
     out: Line = []
     styles = [style]
     links: list[tuple[str, int]] = []
-    for token in _parser().parseInline(text)[0].children or []:
+    for token in _parser("](" in text).parseInline(text)[0].children or []:
         if token.type in _STYLES:
             styles.append(f"{styles[-1]} {_STYLES[token.type]}".strip())
             links += [(_address(token, "href"), len(out))] if token.type == "link_open" else []
@@ -108,6 +109,7 @@ class Table:
         self._header = row_cells(header)
         self._align = [(cell.startswith(":"), cell.endswith(":")) for cell in row_cells(delimiter)]
         self._widths: list[int] | None = None
+        self._records = 0  # shown so far, where it has no columns
 
     def part(self, rows: Sequence[str], room: int) -> list[Line]:
         """The lines of some rows, behind those of the header if they are the first."""
@@ -151,11 +153,12 @@ class Table:
 
     def _record(self, row: Sequence[Line], room: int) -> list[Line]:
         """A row of a table that is too wide for the terminal: a line for each cell, behind the name of its column."""
-        lines: list[Line] = []
+        lines: list[Line] = [[]] if self._records else []
+        self._records += 1
         for name, cell in zip_longest(self._header, row, fillvalue=None):
             words = [*inline(f"{name}: " if name else "", "bold"), *(cell or [])]
             lines += wrap(words, room)
-        return [*lines, []]
+        return lines
 
 
 def _fitted(rows: Sequence[Sequence[Line]], room: int) -> list[int]:

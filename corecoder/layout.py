@@ -66,48 +66,51 @@ def wrap(pieces: Sequence[Piece], room: int, *, fold: bool = False) -> list[Line
         return [list(pieces)]
     lines: list[Line] = [[]]
     used, gap = 0, ("", "")
-    for word in _words(pieces):
+    for word, size in _words(pieces):
         first = word[0][0][0]
         if first == " ":
             gap = word[0]
             continue
-        size = width(word)
         if first == "\n" or (used and used + len(gap[0]) + size > room):
             lines.append([])
             used, gap = 0, ("", "")
         if first == "\n":
             continue
-        _add(lines[-1], gap)
+        add(lines[-1], gap)
         used += len(gap[0])
         gap = ("", "")
-        for part in cut(word, room) if fold and size > room else [word]:
-            if used + width(part) > room and used:
-                lines.append([])
-                used = 0
-            for piece in part:
-                _add(lines[-1], piece)
-            used += width(part)
+        if fold and size > room:
+            for at, part in enumerate(cut(word, room)):
+                lines += [[]] if at or used else []
+                lines[-1] += part
+                used = width(part)
+            continue
+        for piece in word:
+            add(lines[-1], piece)
+        used += size
     return lines
 
 
-def _words(pieces: Sequence[Piece]) -> Iterator[Line]:
-    """What must stay together, gaps and newlines by themselves; a word may be made of several pieces."""
+def _words(pieces: Sequence[Piece]) -> Iterator[tuple[Line, int]]:
+    """What must stay together and its columns, gaps and newlines by themselves; a word may be of several pieces."""
     word: Line = []
+    size = 0
     before = ""
     for text, style in pieces:
         for unit in re.finditer(_UNIT, text):
             kind = unit.lastgroup or ""
             breaks = "wide" in (kind, before) and unit[0][0] not in _CLOSING
             if word and (breaks or kind in ("gap", "end")):
-                yield word
-                word = []
+                yield word, size
+                word, size = [], 0
             if kind in ("gap", "end"):
-                yield [(unit[0], style)]
+                yield [(unit[0], style)], 0
             else:
                 word.append((unit[0], style))
+                size += 2 * len(unit[0]) if kind == "wide" else cells(unit[0])
             before = kind
     if word:
-        yield word
+        yield word, size
 
 
 def cut(pieces: Sequence[Piece], room: int) -> Iterator[Line]:
@@ -117,7 +120,7 @@ def cut(pieces: Sequence[Piece], room: int) -> Iterator[Line]:
     for text, style in pieces:
         while text:
             taken = head(text, left) or ("" if left < room else text[0])
-            _add(part, (taken, style))
+            add(part, (taken, style))
             text = text[len(taken) :]
             left -= cells(taken)
             if text:
@@ -126,8 +129,8 @@ def cut(pieces: Sequence[Piece], room: int) -> Iterator[Line]:
     yield part
 
 
-def _add(line: Line, piece: Piece) -> None:
-    """Appends a piece, joined to the one before where the style is the same."""
+def add(line: Line, piece: Piece) -> None:
+    """Appends a piece that is not empty, joined to the one before where the style is the same."""
     if not piece[0]:
         return
     if line and line[-1][1] == piece[1]:

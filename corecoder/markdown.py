@@ -20,7 +20,7 @@ from .terminal import Screen
 from .text import printable
 from .values import dataclass
 
-LIMIT = 16_000  # characters of a line or a paragraph that are kept back at most
+LIMIT = 4_000  # characters of a line or a paragraph that are kept back at most
 ROWS = 100  # of a table, for the widths of its columns
 TAIL = 2_000  # characters of the block under way that may be asked for
 
@@ -70,6 +70,7 @@ class MarkdownStream:
         self._code: Code | None = None
         self._fence = re.compile("")
         self._indent = 0  # of the fence
+        self._shift = 0  # of an item that is not indented far enough, against where its line would begin
         self._blank = False  # an empty line is due before the next block
         self._any = False  # something was shown
         self._kept = 0
@@ -77,9 +78,10 @@ class MarkdownStream:
     @property
     def pending(self) -> str:
         """The text of the block under way, at least the end of it."""
+        marker = "".join(each.marker for each in self._margins if each.fresh and self._paragraph)
         lines = [*(self._code.waiting if self._code else ()), *self._paragraph, *self._rows]
         tail = "".join(self._tail[-TAIL:])
-        return printable("\n".join([*lines[-TAIL // 10 :], tail])[-TAIL:]).strip("\n")
+        return printable(marker + "\n".join([*lines[-TAIL // 10 :], tail])[-TAIL:]).strip("\n")
 
     def feed(self, text: str) -> None:
         """Takes in the next piece of the text, of any length."""
@@ -135,6 +137,7 @@ class MarkdownStream:
 
     def _within(self, line: str) -> tuple[str, int]:
         """What is left of `line` behind the margins that it continues, and how many those are."""
+        self._shift = 0
         for depth, margin in enumerate(self._margins):
             indent = len(line) - len(line.lstrip())
             if margin.quote:
@@ -145,7 +148,8 @@ class MarkdownStream:
             elif indent >= margin.content:
                 line = line[margin.content :]
             elif indent > margin.at + 1 and _ITEM.match(line):
-                line = line.lstrip()  # an item not indented far enough for CommonMark, as models write them
+                # An item not indented far enough for CommonMark, as models write them.
+                line, self._shift = line.lstrip(), indent - margin.content
             elif indent < len(line):
                 return line, depth
         return line, len(self._margins)
@@ -178,8 +182,8 @@ class MarkdownStream:
                 self._end()
                 content = item.end() if item.end() < len(rest) and item.end() - item.end(2) < 5 else item.end(2) + 1
                 marker = f"{item[2] if item[2][0].isdigit() else '•'} "
-                self._margins.append(_Margin(marker, False, len(item[1]), content))
-                rest = rest[content:]
+                self._margins.append(_Margin(marker, False, len(item[1]) + self._shift, content + self._shift))
+                rest, self._shift = rest[content:], 0
                 if not rest:
                     return ""
 
@@ -193,7 +197,7 @@ class MarkdownStream:
             self._end()
             self._code, self._indent = Code(fence[3]), len(fence[1])
             self._fence = re.compile(rf" {{0,3}}{fence[2][0]}{{{len(fence[2])},}} *$")
-            self._show([[("╭─", "dim"), (f" {fence[3].strip()}", "dim")]])
+            self._show([[(f"╭─ {fence[3].strip()}", "dim")]])
         elif heading:
             self._end()
             self._headed(len(heading[1]), heading[2] or "")

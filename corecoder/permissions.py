@@ -22,7 +22,7 @@ from .gitdir import is_of_git
 from .plan import ACCEPTED, CHOICES, GO_ON, IS_THE_ANSWER, NOT_ACCEPTED, PROPOSE_PLAN, chosen_mode
 from .secretfiles import secret_files
 from .text import listed, one_line
-from .tool import Tool, Workspace
+from .tool import Tool, Workspace, lies_in
 from .values import dataclass
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ _AUTO_COMMAND = (
     "allow commands with --yes."
 )
 _AUTO_OUTSIDE = (
-    "Not run: {path} is outside the project or part of what git runs, and nobody is there to allow it. Work inside "
-    "{root}. The user can allow more with --yes."
+    "Not run: {path} is outside the project, or part of what git runs or CoreCoder goes by, and nobody is there to "
+    "allow it. Work inside {root}. The user can allow more with --yes."
 )
 _AUTO_UNCONFINED = (
     "Not run: it asks to leave the sandbox, and nobody is there to allow it. Do without, or say which command the user "
@@ -312,9 +312,10 @@ class Permissions:
         return ""  # and what a search merely comes to, it leaves out by itself
 
     def _is_inside(self, place: Path) -> bool:
-        """Whether an edit of the file at the real path `place` stays in the project, and away from what git runs."""
-        root = Path(os.path.realpath(self._workspace.root))
-        return place.is_relative_to(root) and not is_of_git(place, root)
+        """Whether an edit of the file at the real path `place` stays in the project, and away from what git runs and
+        from our own files: which settings count and which projects are trusted is the user's to say."""
+        root, home = self._workspace.root, self._secrets.own
+        return lies_in(place, root) and not is_of_git(place, root) and not (home and lies_in(place, Path(home)))
 
     def _allowed(self, facts: _Facts) -> bool:
         """Whether an earlier "always" covers the call."""
@@ -353,7 +354,7 @@ class Permissions:
         if facts.secret:
             text += f" It would show the model {facts.secret}, which may hold secrets."
         elif facts.inside is False:
-            text += " It is outside the project or part of what git runs."
+            text += " It is outside the project, or part of what git runs or CoreCoder goes by."
         elif always and not facts.lost:
             text, choices = f"{text} (always: {always}, until the session ends)", ALWAYS
         if tool.name == "bash" and mode != "plan":  # where even a person's own command must change nothing
@@ -367,9 +368,8 @@ class Permissions:
             bounds = self._boundary.partition(". ")[0].rstrip(".") if self.confined else ""
             leaves = bounds and arguments.get("unconfined")
             return _joined(secret, facts.why) + (f" ({bounds})" if leaves else "")
-        return _joined(
-            secret, "it would change a file" + (" outside the project or part of what git runs" * (not facts.inside))
-        )
+        where = "" if facts.inside else " outside the project, or part of what git runs or CoreCoder goes by"
+        return _joined(secret, f"it would change a file{where}")
 
 
 def _joined(*reasons: str) -> str:

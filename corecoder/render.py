@@ -245,6 +245,7 @@ class Renderer:
 
     def _steered(self, event: Steered) -> None:
         """The words of the person, where they reached the model."""
+        self._words_apart()
         first, *more = wrap([(printable(event.text).strip(), "bold")], self._folds.room)
         self._screen.lines([[("› ", "cyan"), *first], *([("  ", ""), *line] for line in more)])
         self._apart = True

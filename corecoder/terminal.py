@@ -87,8 +87,13 @@ class Screen:
         """Writes lines, each made of (text, style) pieces, all in one go; spaces at the end of a line fall away."""
         out = []
         for line in lines:
-            pieces = [self._painted(printable(text).replace("\n", " "), style) for text, style in line if text]
-            out.append("".join(pieces).rstrip(" ") + "\n")
+            pieces = [(printable(text).replace("\n", " "), style) for text, style in line]
+            while pieces and not pieces[-1][0].rstrip(" "):
+                pieces.pop()
+            if pieces:
+                pieces[-1] = (pieces[-1][0].rstrip(" "), pieces[-1][1])
+            out += [self._painted(text, style) for text, style in pieces if text]
+            out.append("\n")
         if out:
             self.fresh_line()
             self._put("".join(out))

@@ -8,7 +8,6 @@ them; one that was cut to fit says so.
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -93,7 +92,7 @@ def _call(call: dict[str, Any], result: Message | None) -> str:
     """One call and what came of it, folded."""
     name = one_line(str(call.get("name") or "tool"), 64)
     arguments = arguments_of(call)
-    title = html.escape(f"{name} {main_argument(arguments, 80)}".rstrip(), quote=False)
+    title = f"{name} {main_argument(arguments, 80)}".rstrip().replace("&", "&amp;").replace("<", "&lt;")
     if arguments:
         given = "\n".join(_argument(key, value) for key, value in arguments.items())
     else:  # none, or no JSON object

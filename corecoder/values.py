@@ -1,4 +1,4 @@
-"""`dataclass`, as in the standard library, but made in a fifth of the time.
+"""`dataclass`, as in the standard library, but made in a quarter of the time.
 
 The standard one writes and compiles the source of six methods for every class, a millisecond each, and a one-shot run
 makes ninety classes before its first request. Here only `__init__` is compiled; the other methods are shared, and look

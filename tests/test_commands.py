@@ -21,6 +21,7 @@ from corecoder.app import build_agent
 from corecoder.commands import COMMANDS, UnknownCommand, recap
 from corecoder.config import SETTINGS, load_config
 from corecoder.errors import AuthFailed
+from corecoder.layout import cells
 from corecoder.messages import text_of, unpaired
 from corecoder.repl import Repl
 from corecoder.scripted import ScriptedLLM, call
@@ -234,7 +235,7 @@ def test_sessions_are_listed_and_clear_starts_a_new_one() -> None:
 def test_resume_goes_on_with_the_session_that_is_picked_or_named() -> None:
     lines = ("first words", "/clear", "second words", "/resume", "1", "/resume 2999", "third words")
     text, agent = session(*lines, replies=["a", "b", "c"])
-    assert re.search(r"1  first words +\S+ \d\d:\d\d, 2 messages, \d+ KB", text)
+    assert re.search(r"1  first words +\S+ \d\d:\d\d, \d+ KB", text)
     assert "no session of this project starts with '2999'" in text
     assert [message["content"] for message in agent.session.view] == ["first words", "a", "third words", "c"]
     text, _ = session("/resume", "", f"/resume {agent.session.id}", "/sessions", f"/resume {agent.session.id}")
@@ -249,6 +250,16 @@ def test_without_another_session_there_is_nothing_to_resume_fork_or_export() -> 
     assert "There is nothing to export yet." in text
     assert "There are no sessions of this project yet." in text
     assert "The old one is kept" not in text
+
+
+def test_wide_first_words_fit_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = ("修复解析器" * 40, "/sessions", "/context", "/clear", "/resume", "")
+    repl, stream = console(*lines, replies=["好的" * 90], terminal=True)
+    repl.loop()
+    shown = stream.getvalue().rpartition("1 step")[2].splitlines()
+    assert any("修复" in line for line in shown)
+    assert [line for line in shown if cells(line) > 80] == []
 
 
 def test_a_fork_goes_on_in_a_copy_and_the_first_session_stays_as_it_is() -> None:
@@ -268,6 +279,7 @@ def test_a_recap_shows_the_last_prompt_and_the_end_of_the_last_answer(home: Path
     again = Session.load(agent.session.path)
     recap(again, Screen(stream, {}))
     assert stream.getvalue() == (
+        f"Going on with session {again.id}, 2 turns so far:\n"
         "› second prompt\n  more\n  more\n  …\n  …\n  line 47\n  line 48\n  line 49\n  ```\n  code\n  ```\n"
     )
     recap(Session.in_memory(), Screen(stream, {}))

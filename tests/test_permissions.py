@@ -56,6 +56,16 @@ def test_auto_refuses_an_edit_whose_real_place_is_outside_the_project_or_in_git(
     assert isinstance(judge("auto", WriteFileTool(), file_path=path, content=""), Refuse)
 
 
+def test_auto_refuses_an_edit_of_our_own_files_where_the_project_holds_them(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.mkdir()
+    monkeypatch.chdir(home.parent)
+    for name in ("trusted.json", "config.toml", ".env", "sessions/x.jsonl"):
+        assert isinstance(judge("auto", WriteFileTool(), file_path=f".corecoder/{name}", content=""), Refuse)
+    assert isinstance(judge("auto", WriteFileTool(), file_path=".corecoder2/x", content=""), Allow)
+
+
 def test_auto_refuses_an_edit_of_what_git_runs_whatever_it_is_called(project: Path, home: Path) -> None:
     git = ["git", "-C", str(project), "-c", "user.name=a", "-c", "user.email=a@b"]
     subprocess.run(["git", "init", "-q", str(project)], check=True)
@@ -584,7 +594,7 @@ def test_always_for_an_edit_means_every_edit_inside_the_project(keys: Path) -> N
         verdict = permissions.judge(tool, {"file_path": path, "content": ""})
         assert isinstance(verdict, Ask)
         assert verdict.choices == ("no", "yes")
-        assert "outside the project or part of what git runs" in verdict.text
+        assert "outside the project, or part of what git runs" in verdict.text
     secret = {"file_path": ".env", "old_string": "KEY", "new_string": "X"}
     assert isinstance(permissions.judge(EditFileTool(), secret), Ask)
     assert isinstance(permissions.judge(BashTool(), {"command": "touch a"}), Ask)

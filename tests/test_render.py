@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import re
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
@@ -14,9 +15,12 @@ from corecoder.events import (
     Compacted,
     Event,
     MessageCompleted,
+    ModeChanged,
     Notice,
+    Question,
     ReasoningDelta,
     Retrying,
+    Steered,
     StepStarted,
     TextDelta,
     TodoChanged,
@@ -28,6 +32,7 @@ from corecoder.events import (
     Usage,
     UsageUpdated,
 )
+from corecoder.layout import cells
 from corecoder.render import Renderer
 from corecoder.terminal import Screen
 from corecoder.words import headline, money, tokens, usage_words
@@ -49,6 +54,39 @@ def shown(events: Iterable[Event], *, streaming: bool = True, stream: io.StringI
     for event in [TurnStarted("go"), *events]:
         renderer.show(event)
     return stream.getvalue()
+
+
+class Below:
+    """The place for what is under way: everything that it was given."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+
+    def show(self, text: str) -> None:
+        self.shown.append(text)
+
+
+class Living:
+    """A renderer with such a place, on an 80-column terminal without colour."""
+
+    def __init__(self, *events: Event) -> None:
+        self.below = Below()
+        self.stream = Terminal()
+        screen = Screen(self.stream, {"NO_COLOR": "1"})
+        self.renderer = Renderer(screen, streaming=True, root=PurePosixPath("/work/p"), live=self.below)
+        self.show(TurnStarted("go"), *events)
+
+    def show(self, *events: Event) -> str:
+        """What was printed for these events."""
+        before = len(self.stream.getvalue())
+        for event in events:
+            self.renderer.show(event)
+        return self.stream.getvalue()[before:]
+
+    def unfold(self) -> str:
+        before = len(self.stream.getvalue())
+        self.renderer.unfold()
+        return self.stream.getvalue()[before:]
 
 
 def call(name: str, content: str, *, ok: bool = True, refused: bool = False, **arguments: object) -> list[Event]:
@@ -249,6 +287,135 @@ def test_a_result_that_says_how_it_ended_is_not_followed_by_the_same_in_other_wo
     events[1] = dataclasses.replace(events[1], seconds=3.2)
     assert shown(events) == "● bash make\n  half\n  [cancelled after 3.2 s]\n"
     assert "\x1b[33m[cancelled" in shown(events, stream=Terminal())
+
+
+def test_with_a_place_below_words_are_markdown_and_what_is_under_way_stands_there() -> None:
+    living = Living()
+    assert living.show(TextDelta("Some **bo")) == ""
+    assert living.below.shown[-1] == "Some **bo"
+    assert living.show(TextDelta("ld** words.\n\nMore")) == "Some bold words.\n"
+    assert living.below.shown[-1] == "More"
+    assert living.show(MessageCompleted("", 1)) == "\nMore\n"
+    assert living.below.shown[-1] == ""
+    assert living.show(*call("grep", "a", pattern="x")) == "\n● grep x (1 line)\n"
+    assert living.show(TextDelta("  \nSo"), MessageCompleted("", 0), done()) == "\nSo\n"
+
+
+def test_reasoning_leaves_one_line_and_can_be_unfolded() -> None:
+    living = Living(ReasoningDelta("first\nsec"))
+    assert living.show(ReasoningDelta("ond [/]\n")) == ""
+    assert living.below.shown[-1] == "first\nsecond [/]"
+    assert living.show(TextDelta("Yes")) == "thought briefly (2 lines, Ctrl+O shows them)\n"
+    assert living.show(MessageCompleted("Yes", 0), done()) == "Yes\n"
+    assert living.unfold() == "● thought briefly\n  first\n  second [/]\n"
+
+
+def test_the_reasoning_of_a_reply_that_only_calls_is_folded_before_the_call() -> None:
+    text = Living().show(ReasoningDelta("hm"), MessageCompleted("", 1), *call("bash", "out", command="x"))
+    assert text == "thought briefly (1 line, Ctrl+O shows it)\n\n● bash x\n  out\n"
+
+
+def test_what_a_running_command_prints_stands_below_bounded_until_its_result() -> None:
+    living = Living()
+    started, finished = call("bash", "the result", command="make")
+    living.show(started)
+    assert living.below.shown == []
+    living.show(ToolOutput("1", "".join(f"line {number}\n" for number in range(10_000))))
+    assert living.below.shown[-1].splitlines() == [f"  line {number}" for number in range(9_994, 10_000)]
+    living.show(ToolOutput("1", "10%\r50%\r\x1b[31m99%"))
+    assert living.below.shown[-1].splitlines()[-1] == "  99%"
+    living.show(ToolOutput("1", "x" * 1_000_000))
+    assert len(living.below.shown[-1]) < 5_000
+    assert living.show(finished) == "  the result\n"
+    assert living.below.shown[-1] == ""
+
+
+def test_a_call_without_a_line_yet_and_calls_side_by_side_are_named_below() -> None:
+    living = Living(ToolStarted("1", "grep", {"pattern": "TODO"}))
+    assert living.below.shown[-1] == "● grep TODO"
+    living.show(ToolStarted("2", "agent", {"task": "look"}), ToolOutput("2", "a\nb\nc\nd\ne\n"))
+    assert living.below.shown[-1] == "● grep TODO\n● agent look\n  c\n  d\n  e"
+
+
+def test_what_was_folded_is_shown_whole_the_newest_first() -> None:
+    diff = (
+        "@@ -1,60 +1,60 @@\n" + "".join(f"-old {at}\n" for at in range(60)) + "".join(f"+x{at}\n" for at in range(60))
+    )
+    living = Living()
+    assert living.unfold() == "nothing is hidden\n"
+    output = "\n".join(map(str, range(30)))
+    assert "  … 20 lines hidden, Ctrl+O shows them …\n" in living.show(*call("bash", output, command="seq 30"))
+    text = living.show(*call("edit_file", diff, file_path="a"))
+    assert "  … 80 lines of the diff hidden, Ctrl+O shows them …\n" in text
+    living.show(*call("bash", "short", command="true"))
+    diff_lines = living.unfold().splitlines()
+    assert diff_lines[0] == "● edit a"
+    assert len(diff_lines) == 121
+    assert living.unfold() == "● bash seq 30\n" + "".join(f"  {number}\n" for number in range(30))
+    assert living.unfold().startswith("● edit a\n")
+    for number in range(50):
+        living.show(*call("bash", output, command=f"seq {number}"))
+    heads = [living.unfold().splitlines()[0] for _ in range(21)]
+    assert heads == [*(f"● bash seq {number}" for number in range(49, 29, -1)), "● bash seq 49"]
+
+
+def test_a_question_shows_the_whole_of_what_is_asked() -> None:
+    def asked(kind: str, detail: str) -> str:
+        living = Living(TextDelta("I will"))
+        before = len(living.stream.getvalue())
+        living.renderer.question(Question("1", kind, "Do it?", detail, why="it is outside"))
+        assert living.below.shown[-1] == ""
+        return living.stream.getvalue()[before:].removeprefix("I will\nDo it?\nit is outside\n")
+
+    command = "\n".join(f"echo {number} {'x' * 200}" for number in range(100))
+    assert asked("consent", command) == "".join(f"  {line}\n" for line in command.splitlines())
+    assert asked("consent", NASTY + "rm [bold]x[/bold]").endswith("rm [bold]x[/bold]\n")
+    diff = f"--- a/f\n+++ b/f\n@@ -1 +1,100 @@\n-{'long ' * 100}\n" + "+new\n" * 100
+    shown = asked("consent", diff)
+    assert shown.count("+new") == 100
+    assert "".join(shown.split()).count("long") == 100
+    assert asked("plan", "# Plan\n1. **do**") == "Plan\n1. do\n"
+    assert asked("ask", "") == ""
+
+
+@pytest.mark.parametrize(
+    "trick", ["--- x; rm -rf y\n+++ b\n@@ -1 +1 @@\n-a\n+b", "--- a\n+++ b\n@@ -1 +1 @@ ; rm -rf y\n-a\n+b"]
+)
+def test_a_command_that_looks_like_a_diff_hides_nothing(trick: str) -> None:
+    living = Living()
+    living.renderer.question(Question("1", "consent", "Run?", trick))
+    assert "rm -rf y" in living.stream.getvalue()
+
+
+def test_what_differs_between_two_lines_stands_out_and_wide_characters_keep_their_place() -> None:
+    diff = (
+        "@@ -9,2 +9,2 @@\n-\tx = f(a, b)\n-中文 = 1\n+\tx = f(a, c)\n+中文 = 2\n@@ -99 +99 @@\n-gone\n+something else"
+    )
+    text = shown(call("edit_file", diff, file_path="a"), stream=Terminal())
+    for part in (
+        "-    x = f(a, \x1b[0m\x1b[31;7mb\x1b[0m\x1b[31m)",
+        "+    x = f(a, \x1b[0m\x1b[32;7mc\x1b[0m\x1b[32m)",
+    ):
+        assert part in text
+    assert "\x1b[31m-gone\x1b[0m" in text
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert plain.splitlines()[1:4] == ["   9 -    x = f(a, b)", "  10 -中文 = 1", "   9 +    x = f(a, c)"]
+    assert plain.splitlines()[5:7] == ["   ⋮", "  99 -gone"]
+
+
+def test_a_diff_of_several_files_names_them_and_its_long_lines_are_cut_to_the_width(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    diff = "".join(f"--- a/{name}\n+++ b/{name}\n@@ -0,0 +1 @@\n+{'中' * 50}\n" for name in "xy")
+    lines = shown(call("write_file", diff, file_path="x"), stream=Terminal()).splitlines()
+    plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
+    assert [line for line in plain if line.startswith("  +++")] == ["  +++ b/x", "  +++ b/y"]
+    assert max(map(cells, plain)) < 40
+
+
+def test_words_given_while_it_works_and_a_new_mode_are_said() -> None:
+    assert shown([Steered("also [b] this"), ModeChanged("auto")]) == "› also [b] this\nthe mode is auto now\n"
 
 
 def test_text_after_a_retry_starts_on_a_new_line() -> None:

@@ -138,6 +138,6 @@ def test_control_characters_and_broken_calls_do_no_harm() -> None:
     text = document(agent)
     text.encode()
     assert not re.search(r"[\x00-\x08\x0b-\x1f]", text)
-    assert "bash&lt;b&gt;" in text
+    assert "bash&lt;b>" in text
     assert text.count("*no result*") == 2
     assert "````json\n{not json ```\n````" in text

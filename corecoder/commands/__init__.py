@@ -35,7 +35,7 @@ def help_(console: Console, argument: str) -> None:
         return screen.line(f"Also: {', '.join(f'/{name}' for name in found.also)}", "dim") if found.also else None
     two_columns(screen, [(item.call, item.summary) for item in COMMANDS])
     screen.line()
-    return screen.line(KEYS, "dim")
+    return screen.prose(KEYS, "dim")
 
 
 @command("exit", also=("quit",))

@@ -19,8 +19,10 @@ from ..agent import Agent
 from ..config import Config
 from ..errors import CoreCoderError
 from ..events import Event
+from ..layout import clip, wrap
 from ..render import Renderer
 from ..terminal import Screen
+from ..text import one_line
 from ..values import dataclass
 
 _NAME = re.compile(r"/([a-z][a-z-]*)(?:\s+|$)")
@@ -141,6 +143,17 @@ class Commands:
             return None
         hint = f"Did you mean /{close[0]}?" if close else "/help lists the commands."
         raise UnknownCommand(f"There is no command /{name}. {hint}")
+
+
+def fitted(text: str, room: int) -> str:
+    """`text` as one line of at most `room` columns of the terminal."""
+    return clip(one_line(text, room), room)
+
+
+def indented(screen: Screen, text: str, style: str = "") -> None:
+    """Words of ours, all their lines set in a little."""
+    for line in wrap([(text, "")], max(20, screen.width - 3)):
+        screen.line(f"  {''.join(piece for piece, _ in line)}", style)
 
 
 def two_columns(screen: Screen, rows: Sequence[tuple[str, str]]) -> None:

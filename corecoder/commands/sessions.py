@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import textwrap
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from ..journal import words, write_private
+from ..layout import cells, wrap
 from ..messages import text_of
-from ..render import money
 from ..session import Session
 from ..sessiondir import SessionInfo
 from ..terminal import Screen
-from ..text import one_line, plural, printable, typed
+from ..text import plural, printable, typed
 from ..transcript import markdown
-from .registry import Console, command
+from ..words import money
+from .registry import Console, command, fitted
 
 _MOST = 30  # sessions listed
 _PROMPT_LINES, _ANSWER_LINES = 3, 6  # of a recap
@@ -37,17 +37,18 @@ def list_sessions(screen: Screen, home: Path, project: Path, *, current: str = "
     if not found:
         screen.line("  There are no sessions of this project yet.")
     for info in found[:_MOST]:
-        screen.line(f"  {one_line(info.title or '(no words)', max(20, screen.width - 4))}")
+        screen.line(f"  {fitted(info.title or '(no words)', max(20, screen.width - 4))}")
         here = ", this one" if info.id == current else ""
         screen.line(f"    {info.id}  {facts(info)}{here}", "dim")
     if len(found) > _MOST:
         screen.line(f"  … and {len(found) - _MOST} older ones", "dim")
 
 
-def facts(info: SessionInfo) -> str:
+def facts(info: SessionInfo, *, messages: bool = True) -> str:
     """`today 14:25, 12 messages, 48 KB, $0.03`."""
+    count = f", {plural(info.messages, 'message')}" if messages else ""
     cost = f", {money(info.cost)}" if info.cost else ""
-    return f"{when(info.modified)}, {plural(info.messages, 'message')}, {size(info.size)}{cost}"
+    return f"{when(info.modified)}{count}, {size(info.size)}{cost}"
 
 
 def when(moment: float) -> str:
@@ -84,8 +85,11 @@ def resume(console: Console, argument: str) -> None:
         found = _others(console)[:_MOST]
         if not found:
             return screen.line("There is no other session of this project.")
-        room = max(20, screen.width - 48)
-        rows = [f"{one_line(info.title or '(no words)', room):<{room}}  {facts(info)}" for info in found]
+        room = max(20, screen.width - 44)
+        rows = []
+        for info in found:
+            title = fitted(info.title or "(no words)", room)
+            rows.append(f"{title}{' ' * (room - cells(title))}  {facts(info, messages=False)}")
         at = console.pick("Go on with which session?", rows)
         if at is None:
             return None
@@ -119,10 +123,12 @@ def clear(console: Console, _argument: str) -> None:
 
 
 def recap(session: Session, screen: Screen) -> None:
-    """Shows again, for whoever goes on with `session`, its last prompt and the end of the last answer."""
+    """Shows again, for whoever goes on with `session`, its last prompt and the end of the last answer; nothing of a new
+    one."""
     room = max(20, screen.width - 4)
     turns = session.turns
     if turns:
+        screen.line(f"Going on with session {session.id}, {plural(len(turns), 'turn')} so far:", "dim")
         prompt = _wrapped(typed(text_of(session.message(turns[-1][1]))), room)
         more = ["…"] if len(prompt) > _PROMPT_LINES else []
         for mark, line in zip("›   ", [*prompt[:_PROMPT_LINES], *more], strict=False):
@@ -137,7 +143,8 @@ def recap(session: Session, screen: Screen) -> None:
 
 def _wrapped(text: str, room: int) -> list[str]:
     """The lines of `text`, broken at `room` columns, blank ones left out."""
-    return [piece for line in printable(text[-20_000:]).split("\n") for piece in textwrap.wrap(line, room)]
+    lines = wrap([(printable(text[-20_000:]), "")], room, fold=True)
+    return [line for pieces in lines if (line := "".join(piece for piece, _ in pieces)).strip()]
 
 
 @command("export", "[file]")

@@ -12,9 +12,9 @@ from ..models import known_names
 from ..permissions import MODES
 from ..prompt import AGENTS
 from ..providers import PRESETS
-from ..render import tokens
 from ..trust import set_trust
-from .registry import Console, command, two_columns
+from ..words import tokens
+from .registry import Console, command, indented, two_columns
 
 _MOST_MODELS = 40  # listed on the screen
 _OF_THE_MODEL = ("model", "provider", "base_url", "api_key", "max_context", "max_tokens", "temperature")
@@ -197,7 +197,7 @@ def trust(console: Console, argument: str) -> None:
     two_columns(screen, rows)
     for warning in config.warnings:
         if config.project_file in warning or "where requests go" in warning:
-            screen.prose(f"  {warning}", "yellow")
+            indented(screen, warning, "yellow")
     if console.pick(f"Trust {root} and what comes to this file later?", ["no", "yes"]) != 1:
         return screen.line("Nothing has changed.")
     set_trust(settings.home, root, True)

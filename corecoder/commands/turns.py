@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..events import Compacted
 from ..messages import text_of
 from ..text import one_line, plural, typed
-from .registry import Console, command
+from .registry import Console, command, indented
 
 if TYPE_CHECKING:
     from ..rewind import Part, Rewind, Turn
@@ -185,7 +185,7 @@ def _changes(console: Console, result: Rewind, *, done: bool) -> None:
         reason = f" ({change.reason})" if change.reason else ""
         console.screen.line(f"  {verb:<8}  {change.path}{reason}")
     for note in result.notes:
-        console.screen.prose(f"  {note}", "yellow")
+        indented(console.screen, note, "yellow")
 
 
 def _what(result: Rewind) -> str:

@@ -9,12 +9,12 @@ from itertools import groupby
 from ..census import Census, take_census
 from ..config import SETTINGS, Config
 from ..processes import Job
-from ..render import money
-from ..render import tokens as short
 from ..terminal import Screen
-from ..text import one_line, plural
+from ..text import plural
 from ..tokens import schema_tokens
-from .registry import Console, command, two_columns
+from ..words import money
+from ..words import tokens as short
+from .registry import Console, command, fitted, indented, two_columns
 
 # What is counted, in words, and its colour.
 _KINDS = {
@@ -53,7 +53,7 @@ def context(console: Console, _argument: str) -> None:
         screen.line("The biggest items:", "bold")
     for item in found.biggest:
         number = f"#{item.record}" if item.record is not None else ""
-        screen.line(f"  {short(item.tokens):>6}  {number:>5}  {one_line(item.what, max(20, screen.width - 18))}")
+        screen.line(f"  {short(item.tokens):>6}  {number:>5}  {fitted(item.what, max(20, screen.width - 18))}")
 
 
 def _draw(screen: Screen, found: Census, marks: Sequence[float]) -> None:
@@ -98,7 +98,7 @@ def _list_kinds(screen: Screen, found: Census) -> None:
         screen.fresh_line()
     listed = list(found.results.items())
     for name, (times, count) in listed[:_TOOLS]:
-        screen.line(f"    {one_line(name, 18):<18} {short(count):>6}        {plural(times, 'result')}")
+        screen.line(f"    {fitted(name, 18):<18} {short(count):>6}        {plural(times, 'result')}")
     if rest := listed[_TOOLS:]:
         screen.line(f"    {'others':<18} {short(sum(count for _, (_, count) in rest)):>6}")
 
@@ -144,7 +144,7 @@ def jobs(console: Console, argument: str) -> None:
         return screen.line("  Nothing runs in the background.")
     for job in processes.jobs:
         state = f"pid {job.process.pid}, for {_age(time.monotonic() - job.started)}" if _runs(job) else "has ended"
-        screen.line(f"  {job.number:>2}  {one_line(job.command, max(20, screen.width - 8))}")
+        screen.line(f"  {job.number:>2}  {fitted(job.command, max(20, screen.width - 8))}")
         screen.line(f"      {state}; output: {job.log or 'not kept'}", "dim")
     return None
 
@@ -191,7 +191,7 @@ def config(console: Console, argument: str) -> None:
     two_columns(screen, rows)
     if argument:
         meta = chosen[0].metadata
-        return screen.prose(f"  {meta['about']}; accepted: {meta['form'].accepts}", "dim")
+        return indented(screen, f"{meta['about']}; accepted: {meta['form'].accepts}", "dim")
     return screen.line(f"  home: {settings.home}", "dim")
 
 
