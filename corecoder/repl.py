@@ -106,6 +106,7 @@ class Repl:
         self.agent = build_agent(
             self.config, directory=before.workspace.root, interactive=True, resume=resume, llm=before.llm
         )
+        self.agent.set_mode(before.mode)
         self.agent.workspace.processes.sole = before.workspace.processes.sole
         before.workspace.end_processes(CLOSING)
         before.session.close()

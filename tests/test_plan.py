@@ -365,7 +365,7 @@ def test_a_question_says_why_it_is_asked(project: Path) -> None:
     assert leaving == f"`make` is not known to be harmless; it asks to leave the sandbox ({bounds})"
     assert why({"command": "cat .env"}) == "it would show the model .env, which may hold secrets"
     outside = {"tool": "write_file", "file_path": "../x", "content": ""}
-    assert why(outside) == "it would change a file outside the project or part of .git"
+    assert why(outside).startswith("it would change a file outside the project")
     assert why({**outside, "file_path": "x", "tool": "write_file"}) == "it would change a file"
 
 
