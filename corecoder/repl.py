@@ -6,6 +6,7 @@ from the thread that draws. Whether there is a live input line or only plain lin
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 MODES = ("ask", "auto", "plan")  # what Shift+Tab goes through
 WHY, EDIT = "why", "edit"
+NOT_YET = "This takes no words. Esc stops it; the line stays as it is."
 NOT_NOW = "Your command would get in the way of what runs. Esc stops the turn; the line stays as it is."
 
 
@@ -54,7 +56,10 @@ class Repl:
         self._signals = signals
         self._ui = ui
         self._next: list[str] = []  # what is done before a line is read
+        self._ended_itself = True
         self._steering: dict[str, str] = {}  # words on their way to the model, and as they were typed
+        self._steerable = False  # a turn runs, and may be given words
+        self._lock = threading.Lock()
         self._jobs = Jobs()
         self._leaving: int | None = None
 
@@ -149,7 +154,13 @@ class Repl:
         if line.startswith("!") and line[1:].strip():
             return self._turn(self.agent.shell(line[1:].strip()))
         expanded = self._expand(line)
-        return self._turn(self.agent.run(expanded.text, expanded.images))
+        self._steerable = True
+        try:
+            return self._turn(self.agent.run(expanded.text, expanded.images))
+        finally:
+            with self._lock:
+                self._steerable = False
+            self._hand_back(back=not self._ended_itself)
 
     def _expand(self, line: str) -> Expanded:
         """The prompt with the files it names; says which."""
@@ -167,13 +178,13 @@ class Repl:
             if isinstance(event, Steered):
                 self._steering.pop(event.text, None)
             elif isinstance(event, TurnFinished):
-                self._hand_back(event.stop_reason == "cancelled")
+                self._ended_itself = event.stop_reason == "end_turn"
 
-    def _hand_back(self, cancelled: bool) -> None:
-        """Words that never reached the model: back to the line, or the next prompt where the turn ended by itself."""
+    def _hand_back(self, *, back: bool) -> None:
+        """Words that never reached the model: `back` to the line, or the next prompt where the turn ended by itself."""
         words = "\n".join(self._steering.values())
         self._steering.clear()
-        if words and cancelled:
+        if words and back:
             self._ui.give_back(words)
         elif words:
             self._next.append(words)
@@ -187,8 +198,14 @@ class Repl:
         if line.lstrip().startswith("!"):
             return NOT_NOW
         if found is None:
-            self.screen.line(f"  queued: {line.strip()}", "dim")
-            self._jobs.start("steer", lambda _job: self._steer(line.strip()), CancelToken())
+            if not self._steerable:
+                return NOT_YET
+            line = line.strip()
+            self.screen.line(f"  queued: {line}", "dim")
+            if "@" in line:  # files are read
+                self._jobs.start("steer", lambda _job: self._steer(line, self._expand(line).text), CancelToken())
+            else:
+                self._steer(line, line)
             return ""
         command, argument = found
         if command.name == "exit":
@@ -200,11 +217,13 @@ class Repl:
             self.screen.line(f"  {line.strip()} runs when the turn has ended", "dim")
         return ""
 
-    def _steer(self, line: str) -> None:
-        """Gives the model words while it works; with files they name, which may take a while to read."""
-        text = self._expand(line).text
-        self._steering[text] = line
-        self.agent.steer(text)
+    def _steer(self, line: str, text: str) -> None:
+        """Gives the model `text` while it works, which was typed as `line`; the turn may be over by now."""
+        with self._lock:
+            if self._steerable:
+                self._steering[text] = line
+                return self.agent.steer(text)
+        return self._ui.give_back(line)
 
     def _arguments(self, name: str, _typed: str) -> Iterable[tuple[str, str]]:
         command = COMMANDS.get(name)
