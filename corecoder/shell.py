@@ -162,10 +162,11 @@ def environment(
 ) -> dict[str, str]:
     """The environment for a command: `base`, calmed, with what earlier commands changed.
 
-    Neither a variable named in `secrets` nor one that holds the value of such a variable is in it.
+    Neither a variable named in `secrets` nor one that holds the value of such a variable is in it; nor PS1, which bash
+    takes away where nobody types, as if the command had.
     """
     held = [base[name] for name in secrets if len(base.get(name, "")) >= 8]
-    merged = {**base, **CALM, **changes}
+    merged = {**base, **CALM, **changes, "PS1": None}
     return {
         name: value
         for name, value in merged.items()

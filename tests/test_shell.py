@@ -158,7 +158,7 @@ def test_a_directory_that_is_gone_is_an_error_in_words(run: Runner, tmp_path: Pa
 
 def test_directory_and_exports_are_reported(run: Runner) -> None:
     value = "a\nb\t'\"$`\\ é \x01"
-    env = {**shell.environment(os.environ, {}), "GONE": "1", "SAME": value}
+    env = {**shell.environment({**os.environ, "PS1": "$ "}, {}), "GONE": "1", "SAME": value}
     outcome = run("mkdir 'a b'; cd 'a b'; unset GONE; export EMPTY= NEW=\"$SAME\"; LOCAL=1; export DANGLING", env=env)
     assert outcome.state
     assert outcome.state.cwd == run.directory / "a b"
