@@ -120,6 +120,9 @@ class Checkpoints:
         number = None
         try:
             number, unkept = self._open(scope, token)
+            if "git" in str(arguments.get("command")) and repository(self.root)[0] and GIT not in self._said:
+                unkept.insert(0, "git's commits and branches")
+                self._said.add(GIT)
             if arguments.get("background"):
                 unkept.append("what the command changes once it runs in the background")
             if unkept:
@@ -201,8 +204,6 @@ class Checkpoints:
                 query = "INSERT INTO steps (session, turn, owner, scope, head) VALUES (?, ?, ?, ?, ?)"
                 number = int(db.execute(query, row).lastrowid or 0)
             self._running.add(number)
-        if git[0] and scope is None:
-            unkept[GIT] = "git's commits and branches"
         topics = {path: reason if reason in (CACHE, IGNORED) else path for path, reason in unkept.items()}
         new = {path: reason for path, reason in unkept.items() if topics[path] not in self._said}
         self._said.update(topics.values())

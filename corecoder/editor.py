@@ -75,6 +75,7 @@ class Editor:
         self._history = History()
         self.below = ""
         self._aside = ""  # a line that was put aside for a question
+        self._printed = False  # a line was read, and what it asked for printed
         self._held = False  # somebody else has the terminal
         self._ending = False
         self._last_key = 0.0
@@ -108,6 +109,9 @@ class Editor:
         self.busy = True
         if line is None:
             raise EOFError
+        if self._printed:
+            self.screen.line()
+        self._printed = True
         self.screen.line(PROMPT + line.replace("\n", "\n" + " " * len(PROMPT)), "bold")
         return line
 

@@ -162,9 +162,10 @@ def _secret(simple: Simple, place: Place, directories: Sequence[Path]) -> str:
         tops = tops or list(map(str, directories))
     if not hidden and name != "rg":  # which reads directories without being told to
         return ""
+    names = _only(arguments) if hidden or name != "rg" else _of_types(arguments)
     for top in tops:
         passed_over = _NONE if hidden or not lies_in(top, place.project) else _ignored(place.project)
-        looked = place.secrets.below(top, hidden=hidden, follow=follow, names=_only(arguments), passed_over=passed_over)
+        looked = place.secrets.below(top, hidden=hidden, follow=follow, names=names, passed_over=passed_over)
         if secret := next(looked, ""):
             return _shown(secret, place)
     return ""
@@ -189,14 +190,19 @@ def _shown(path: str, place: Place) -> str:
 def _only(arguments: Sequence[str]) -> list[str]:
     """The names of files that a search is restricted to, as patterns; [] where that is not certain."""
     text = "".join(f"{argument}\n" for argument in arguments).replace(GLOB, "*")
-    types = re.findall(r"^(?:-t|--type)[=\n]?(\w+)\n", text, re.MULTILINE)
-    if types and _TYPES.issuperset(types) and "--type-" not in text:
-        return [f"*.{name}" for name in types]
     given = re.findall(r"^(?:--include[=\n]|--i?glob[=\n]|-g\n?)([^\n]*)\n", text, re.MULTILINE)
     globs = [each for each in given if not each.startswith("!")]
     if not all(re.fullmatch(r"[\w./*-]+", each) for each in globs):
         return []
     return [each.rpartition("/")[2] or "*" for each in globs]
+
+
+def _of_types(arguments: Sequence[str]) -> list[str]:
+    """As patterns, the types of files to which alone ripgrep is restricted; [] where one of them may hold a secret."""
+    text = "".join(f"{argument}\n" for argument in arguments)
+    types = re.findall(r"^(?:-t|--type)[=\n]?(\w+)\n", text, re.MULTILINE)
+    certain = sum(names_option(argument, frozenset({"-t", "--type"})) for argument in arguments) == len(types)
+    return [f"*.{name}" for name in types] if certain and _TYPES.issuperset(types) else []
 
 
 def _without_pattern(name: str, arguments: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import Any
 
 LEAST_ABI = 3
+SCOPING_ABI = 6  # from which on signals stay within what was started (Linux 6.12)
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same on every architecture
 _VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
@@ -57,7 +58,7 @@ def restrict(
     if version < LEAST_ABI:
         raise OSError("Landlock is not there, or too old")
     handled = _EXECUTE | _READ_FILE | _READ_DIR | _CHANGE | (_IOCTL_DEV if version >= 5 else 0)
-    attributes = struct.pack("QQQ", handled, 0, _SCOPES)[: 24 if version >= 6 else 8]
+    attributes = struct.pack("QQQ", handled, 0, _SCOPES)[: 24 if version >= SCOPING_ABI else 8]
     ruleset = _call("syscall", _CREATE_RULESET, attributes, len(attributes), 0)
     try:
         _allow(ruleset, "/", _EXECUTE | _READ_DIR)

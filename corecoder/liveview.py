@@ -160,15 +160,17 @@ def _asked(shown: Shown, columns: int) -> StyleAndTextTuples:
 
 
 def last_rows(text: str, width: int, rows: int) -> list[str]:
-    """The end of `text` as at most `rows` rows of a terminal `width` columns wide."""
+    """The end of `text` as at most `rows` rows of a terminal `width` columns wide, broken between words."""
     cut: list[str] = []
     for line in printable(text[-(width * rows) :]).expandtabs(4).rstrip("\n").split("\n")[-rows:]:
         row, used = "", 0
         for letter in line:
             wide = get_cwidth(letter)
             if used + wide > width:
-                cut.append(row)
-                row, used = "", 0
+                whole, blank, rest = row.rpartition(" ")
+                cut.append(whole if blank and whole.strip() else row)
+                row = rest if blank and whole.strip() else ""
+                used = get_cwidth(row)
             row, used = row + letter, used + wide
         cut.append(row)
     return cut[-rows:]

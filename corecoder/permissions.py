@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from .errors import ToolError
@@ -75,6 +76,7 @@ class Answered:
 
 Verdict = Allow | Refuse | Ask | Answered
 
+_VERBS = MappingProxyType({"edit_file": "Edit", "write_file": "Write", "read_file": "Read", "grep": "Search"})
 _LEADING_NO = re.compile(r"\A(?:no?\b[\s,:]*)+", re.IGNORECASE)
 # The first sentence is what a person is shown.
 _PLAN = (
@@ -345,7 +347,8 @@ class Permissions:
 
             always = f"{spoken(facts.prefixes)} in this project" if facts.prefixes else ""
         else:
-            text = f"{tool.name} {one_line(str(arguments.get('file_path', arguments.get('path', ''))))}?"
+            verb = _VERBS.get(tool.name, tool.name)
+            text = f"{verb} {one_line(str(arguments.get('file_path', arguments.get('path', ''))))}?"
             always = "every edit inside the project" if facts.inside else ""
             try:
                 detail = tool.preview(self._workspace, arguments) or detail

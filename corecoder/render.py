@@ -41,8 +41,6 @@ from .speech import BlockSpeech, RawSpeech, Speech
 from .terminal import Screen
 from .text import one_line, plural, printable
 from .words import compacted_words, ending_words, headline, usage_words
-from .words import money as money
-from .words import tokens as tokens
 
 LIVE_LINES = 6  # of what is under way
 # These are quick, so their one line can wait for the outcome; every other call is announced when it starts.
@@ -120,8 +118,9 @@ class Renderer:
         screen = self._screen
         self._speech.end()
         self._refresh()
+        self._words_apart()
         screen.prose(question.text, "bold yellow")
-        if question.why:
+        if question.why and question.kind == "consent" and not question.detail.startswith("--- "):
             screen.prose(question.why, "dim")
         if question.kind == "plan":
             markdown = MarkdownStream(screen)

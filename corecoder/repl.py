@@ -313,4 +313,4 @@ def choices_words(question: Question, keys: Mapping[str, str]) -> str:
     options.append(default.replace(letters[default], f"[{letters[default].upper()}]", 1))
     options += ["no with [w]ords"] if WORDS in letters else []
     options += ["[?] why"] if WHY in letters else []
-    return ", ".join(options)
+    return f"{'go on in mode ' if question.kind == 'plan' else ''}{', '.join(options)}"

@@ -254,11 +254,17 @@ def landlocked(policy: Policy) -> tuple[Start, str]:
                 "CORECODER_HOME for CoreCoder's own files, would do"
             )
 
+    # With a person at the terminal, what is shown there and typed there is nothing for a command: it could paint over a
+    # question. The price: it cannot open terminals of its own either.
+    watched = any(map(os.isatty, range(3)))
+    devices = [device for device in _DEVICES if not (watched and device in ("/dev/pts", "/dev/tty"))]
+    scoped = "" if landlock.abi() >= landlock.SCOPING_ABI else "signals to other processes, "
+
     def start(args: list[str], **options: Any) -> subprocess.Popen[bytes]:
         def confined() -> subprocess.Popen[bytes]:
             landlock.restrict(
                 readable=_siblings("/", policy.hidden),
-                writable=[*map(str, policy.writable), *_DEVICES],
+                writable=[*map(str, policy.writable), *devices],
                 offline=policy.offline,
                 capabilities=KEPT_CAPABILITIES.values(),
             )
@@ -268,8 +274,8 @@ def landlocked(policy: Policy) -> tuple[Start, str]:
         return aside(confined)
 
     return start, (
-        "the modes, times and owners of files outside, the names of hidden ones, unix sockets and, unless offline, the "
-        "network"
+        f"the modes, times and owners of files outside, the names of hidden ones, {scoped}unix sockets and, unless "
+        "offline, the network"
     )
 
 

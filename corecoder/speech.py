@@ -80,9 +80,10 @@ class BlockSpeech:
         """Takes in a piece of the answer, which ends the reasoning before it."""
         if not self._begun and not text.strip():
             return
-        self._fold()
         if not self._begun:
             self._begun = True
+            if self._fold():
+                self._screen.line()
             self._apart()
         self._markdown.feed(text)
 
@@ -110,12 +111,12 @@ class BlockSpeech:
             self._markdown.finish()
             self._begun = False
 
-    def _fold(self) -> None:
-        """Leaves one line of the reasoning."""
+    def _fold(self) -> bool:
+        """Leaves one line of the reasoning; False if there was none."""
         text = "".join(self._thoughts).strip()
         self._thoughts.clear()
         if not text:
-            return
+            return False
         seconds = time.monotonic() - self._since
         took = f"thought for {seconds:.0f} s" if seconds >= 1 else "thought briefly"
         count = text.count("\n") + 1
@@ -124,3 +125,4 @@ class BlockSpeech:
             f"{took} ({plural(count, 'line')}{UNFOLD if count > 1 else UNFOLD.replace('them', 'it')})", "dim"
         )
         self._keep(Folded([("● ", "dim"), (took, "bold")], text, "prose"))
+        return True

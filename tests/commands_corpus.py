@@ -1350,6 +1350,14 @@ rg KEY deploy
 
 rg -t json KEY
 
+rg -tpy -tjson KEY
+
+rg -tpy -g '*.key' KEY
+
+rg -tpy -ltjson KEY
+
+rg -tpy --iglob '*.KEY' KEY
+
 rg --hidden KEY
 
 rg -. KEY

@@ -443,14 +443,14 @@ def test_what_is_not_kept_is_said_before_the_step_and_once(at: Project) -> None:
     write(".env", "secret")
     with open("big", "wb") as file:
         file.truncate(21_000_000)
-    events = at.play("rm -r build .env big")
+    events = at.play("rm -r build .env big; git status")
     [notice] = at.notices(events)
     assert notice == (
         "undo will not bring back: git's commits and branches; big (more than 20 MB); build (ignored by git)"
     )
     kinds = [type(event).__name__ for event in events]
     assert kinds.index("Notice") < kinds.index("ToolFinished")
-    assert at.notices(at.play("touch x")) == []
+    assert at.notices(at.play("touch x; git add x")) == []
     assert at.outcome(1) == {".env": "create", "big": "leave", "build": "leave", "x": "remove"}
     assert Path(".env").read_text() == "secret"
 

@@ -65,6 +65,23 @@ def test_standard_output_is_the_answer_alone_and_progress_goes_to_standard_error
     assert "\x1b" not in out + err
 
 
+@pytest.mark.parametrize(("term", "said"), [("xterm", "\x1b[1mIt has\x1b[0m two\n"), ("dumb", "**It has** two\n")])
+def test_an_answer_that_goes_to_a_terminal_with_colour_is_laid_out(
+    run: Run, monkeypatch: pytest.MonkeyPatch, term: str, said: str
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    with StrictServer("**It has** two") as server, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", terminal)
+        assert run("-p", "how long is a.txt?", server=server)[0] == 0
+    assert terminal.getvalue() == said
+
+
 def test_it_says_what_will_run_before_the_first_request(run: Run) -> None:
     seen: list[str] = []
     with StrictServer(lambda body: seen.append("asked") or "ok") as server:

@@ -305,7 +305,7 @@ def test_reasoning_leaves_one_line_and_can_be_unfolded() -> None:
     living = Living(ReasoningDelta("first\nsec"))
     assert living.show(ReasoningDelta("ond [/]\n")) == ""
     assert living.below.shown[-1] == "first\nsecond [/]"
-    assert living.show(TextDelta("Yes")) == "thought briefly (2 lines, Ctrl+O shows them)\n"
+    assert living.show(TextDelta("Yes")) == "thought briefly (2 lines, Ctrl+O shows them)\n\n"
     assert living.show(MessageCompleted("Yes", 0), done()) == "Yes\n"
     assert living.unfold() == "● thought briefly\n  first\n  second [/]\n"
 

@@ -468,7 +468,7 @@ def test_every_choice_has_a_key_of_its_own_and_enter_is_the_first() -> None:
     assert (keys[""], keys["y"], keys["a"], keys["e"], keys["?"]) == ("no", "yes", "always", "edit", "why")
     assert choices_words(CONSENT, keys) == "[y]es, [a]lways, [e]dit, [N]o, no with [w]ords, [?] why"
     plan = Question("1", "plan", "Go on?", "1. do it", ("no", "ask", "auto", "yolo"))
-    assert choices_words(plan, keys_of(plan)) == "[a]sk, a[u]to, y[o]lo, [N]o, no with [w]ords"
+    assert choices_words(plan, keys_of(plan)) == "go on in mode [a]sk, a[u]to, y[o]lo, [N]o, no with [w]ords"
 
 
 def test_a_signal_while_a_long_history_is_read_shows_no_traceback(terminals: Start, home: Path) -> None:

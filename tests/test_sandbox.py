@@ -157,6 +157,32 @@ def test_what_git_itself_writes_into_a_new_repository_stays(project: Path) -> No
     assert guarded.put_back == []
 
 
+PAINTER = """
+import os, subprocess, sys
+from pathlib import Path
+from corecoder.sandbox import Policy, choose
+sandbox, _ = choose(Policy((Path.cwd(),)), sys.argv[1])
+command = f"echo painted > {os.ttyname(0)}; echo painted > /dev/tty; head -c 1 {os.ttyname(0)}; echo done > done"
+sandbox.start(["bash", "-c", command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+              start_new_session=True).wait(30)
+"""
+
+
+@pytest.mark.parametrize("name", LINUX)
+def test_a_confined_command_does_not_reach_the_terminal_at_which_a_person_sits(name: str, project: Path) -> None:
+    sandbox_for(Policy((project,)), name)
+    ours, theirs = os.openpty()
+    try:
+        os.write(ours, b"typed\n")
+        subprocess.run([sys.executable, "-c", PAINTER, name], stdin=theirs, check=True, timeout=60)
+        assert (project / "done").exists()
+        os.set_blocking(ours, False)
+        assert os.read(ours, 1000).strip() == b"typed"  # the echo, and nothing else
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
 def test_a_policy_names_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     user, home, project = tmp_path / "user", tmp_path / "user/.corecoder", tmp_path / "user/code/project"
     for path in (home, project, user / ".aws", user / ".npm", user / "keys"):
