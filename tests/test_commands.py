@@ -279,7 +279,6 @@ def test_a_recap_shows_the_last_prompt_and_the_end_of_the_last_answer(home: Path
     again = Session.load(agent.session.path)
     recap(again, Screen(stream, {}))
     assert stream.getvalue() == (
-        f"Going on with session {again.id}, 2 turns so far:\n"
         "› second prompt\n  more\n  more\n  …\n  …\n  line 47\n  line 48\n  line 49\n  ```\n  code\n  ```\n"
     )
     recap(Session.in_memory(), Screen(stream, {}))
@@ -465,9 +464,6 @@ def test_what_can_be_completed_says_what_it_is(home: Path, project: Path, monkey
     assert choices("rewind") == {"1": "hello"}
     assert choices("diff") == {"a.txt": "a file that changed"}
     assert choices("help")["undo"] == "Takes the last turn back, files and talk."
-    fitting = COMMANDS.arguments(repl)
-    assert fitting("mode", "P") == fitting("mode", "lan") == [("plan", choices("mode")["plan"])]
-    assert fitting("tokens", "") == fitting("nonsense", "") == fitting("mode", "wild") == []
     assert choices("resume") == choices("jobs") == {}
     assert choices("config")["tail"].startswith("share of the room")
 
@@ -500,3 +496,15 @@ def test_an_error_in_a_command_or_a_turn_is_a_line_and_the_loop_goes_on() -> Non
     assert "error: There is no command /zzz" in text
     assert "no such key" in text
     assert "fine" in text
+
+
+def test_what_cannot_be_found_out_is_not_completed(home: Path, project: Path) -> None:
+    repl, _ = console("hello", replies=[[call("bash", command="echo > a.txt")], "hi"], mode="yolo")
+    repl.loop()
+    command = COMMANDS.get("diff")
+    assert command is not None
+    assert command.choices is not None
+    [kept] = (home / "checkpoints").glob("*/files-1.sqlite")
+    kept.unlink()
+    kept.mkdir()
+    assert list(command.choices(repl)) == []

@@ -96,9 +96,20 @@ def command(
     """Makes a Command of a function; its docstring becomes the help."""
 
     def decorate(run: Run) -> Command:
-        return Command(name, usage, inspect.getdoc(run) or "", run, anytime, choices, also)
+        return Command(name, usage, inspect.getdoc(run) or "", run, anytime, choices and _known(choices), also)
 
     return decorate
+
+
+def _known(choices: Choices) -> Choices:
+    """Choices that are none where they cannot be found out: nobody has asked for them yet."""
+
+    def known(console: Console) -> list[tuple[str, str]]:
+        with contextlib.suppress(CoreCoderError, OSError):
+            return list(choices(console))
+        return []
+
+    return known
 
 
 class Commands:
@@ -114,21 +125,6 @@ class Commands:
     def get(self, name: str) -> Command | None:
         """The command of this name or other name, with or without its slash."""
         return self._by_name.get(name.removeprefix("/"))
-
-    def arguments(self, console: Console) -> Callable[[str, str], list[tuple[str, str]]]:
-        """What completion asks for: given a command's name and what is typed behind it, what that may become and a word
-        on each. What begins like it is preferred to what has it within; what cannot be found out is left out."""
-
-        def fitting(name: str, typed: str) -> list[tuple[str, str]]:
-            found = self.get(name)
-            choices: list[tuple[str, str]] = []
-            with contextlib.suppress(CoreCoderError, OSError):
-                choices += found.choices(console) if found and found.choices else ()
-            typed = typed.lower()
-            begins = [each for each in choices if each[0].lower().startswith(typed)]
-            return begins or [each for each in choices if typed in each[0].lower()]
-
-        return fitting
 
     def parse(self, line: str) -> tuple[Command, str] | None:
         """The command of `line` and its argument; None if the line is a prompt. Raises UnknownCommand for a typo."""

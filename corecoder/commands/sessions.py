@@ -128,7 +128,6 @@ def recap(session: Session, screen: Screen) -> None:
     room = max(20, screen.width - 4)
     turns = session.turns
     if turns:
-        screen.line(f"Going on with session {session.id}, {plural(len(turns), 'turn')} so far:", "dim")
         prompt = _wrapped(typed(text_of(session.message(turns[-1][1]))), room)
         more = ["…"] if len(prompt) > _PROMPT_LINES else []
         for mark, line in zip("›   ", [*prompt[:_PROMPT_LINES], *more], strict=False):
