@@ -117,7 +117,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("--api-key", metavar="KEY", help="its key; better kept in the environment")
     add("--local", action="store_true", help="use a model server on this machine")
     add("-c", "--continue", dest="resume_last", action="store_true", help="go on with the last session of this project")
-    add("-r", "--resume", nargs="?", const="", metavar="ID", help="go on with a session; without ID, list them")
+    add("-r", "--resume", nargs="?", const="", metavar="ID", help="go on with a session; without ID, pick one")
     add("--mode", metavar="MODE", help="ask (default), auto (default with -p), plan, yolo")
     add("--yes", action="store_true", help="everything runs without a question (--mode yolo)")
     add("--trust", action="store_true", help="use the project's own settings, in this run")

@@ -9,20 +9,20 @@ from .terminal import Screen
 from .ui import Ui
 
 WAYS_ON = """\
-No model is set up yet. Three ways to go on:
+Welcome to CoreCoder. No model is set up yet; three ways to go on:
 
-1. With a key, in the environment or in {env}:
+1. With nothing, see a small task done with real tools and real tests:
+       corecoder --demo
+
+2. With a key, in the environment or in {env}:
        export OPENAI_API_KEY=...
    or the key of another provider:
 {keys}
 
-2. With a model server, on this machine (Ollama, llama.cpp, LM Studio, vLLM):
+3. With a model server, on this machine (Ollama, llama.cpp, LM Studio, vLLM):
        corecoder --local
    or anywhere:
-       corecoder --base-url URL --model NAME
-
-3. With nothing, to see a small task done with real tools and real tests:
-       corecoder --demo"""
+       corecoder --base-url URL --model NAME"""
 _KEYS_PER_LINE = 3
 
 

@@ -27,11 +27,11 @@ except ImportError:  # Windows
 PROMPT = "› "
 AGAIN = "(Ctrl+C again or Ctrl+D leaves)"
 KEYS = """\
-Enter sends; Alt+Enter, Ctrl+J or \\ at the end starts a new line; a paste is one
-prompt. While the agent works, Enter queues words for it; Esc or Ctrl+C stops it.
-/ completes commands and @ paths; !command runs a command of yours. Shift+Tab
-changes the mode, Ctrl+O shows what was folded, Ctrl+R searches what you typed,
-Ctrl+X Ctrl+E opens your editor. Ctrl+D, or Ctrl+C twice, leaves."""
+Enter sends; Alt+Enter, Ctrl+J or \\ at the end starts a new line. While the
+agent works, Enter queues words for it, and Esc or Ctrl+C stops it.
+/ completes commands and @ paths; !command runs a command of yours.
+Shift+Tab changes the mode, Ctrl+O shows what was folded, Ctrl+R searches what
+you typed, Ctrl+X Ctrl+E opens your editor. Ctrl+D, or Ctrl+C twice, leaves."""
 WORDS = "words"  # the choice to answer in words
 
 
