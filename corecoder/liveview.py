@@ -26,6 +26,7 @@ from prompt_toolkit.utils import get_cwidth
 from prompt_toolkit.widgets import SearchToolbar
 
 from .asked import MENU_ROWS, Choice, Entry, Menu
+from .terminal import Screen
 from .text import printable
 from .ui import PROMPT, Turn
 
@@ -56,6 +57,7 @@ _STYLE = Style.from_dict(
 class Shown(Protocol):
     """What is drawn."""
 
+    screen: Screen
     buffer: Buffer
     asked: Choice | Entry | Menu | None
     turn: Turn | None
@@ -125,20 +127,22 @@ def _part(text: Callable[[], StyleAndTextTuples], shown: Callable[[], bool]) -> 
 
 
 def _prefix(shown: Shown, first: bool) -> StyleAndTextTuples:
-    words = f"{shown.asked.words} {PROMPT}" if isinstance(shown.asked, Entry) else PROMPT
+    words = shown.screen.drawable(f"{shown.asked.words} {PROMPT}" if isinstance(shown.asked, Entry) else PROMPT)
     return [("", words if first else " " * get_cwidth(words))]
 
 
 def _under_way(shown: Shown, columns: int, rows: int) -> StyleAndTextTuples:
-    return [("class:live", "\n".join(last_rows(shown.below, columns - 1, max(2, min(LIVE_ROWS, rows // 3)))))]
+    text = shown.screen.drawable(shown.below)
+    return [("class:live", "\n".join(last_rows(text, columns - 1, max(2, min(LIVE_ROWS, rows // 3)))))]
 
 
 def _busy(shown: Shown, columns: int) -> StyleAndTextTuples:
-    frame = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"[int(time.monotonic() / FRAME) % 10]
+    frames = "|/-\\" if shown.screen.ascii else "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+    frame = frames[int(time.monotonic() / FRAME) % len(frames)]
     if shown.turn is None:
         return [("class:busy", frame)]
-    words = clipped(printable(shown.turn.words()), columns - 20)
-    return [("class:busy", f"{frame} {words}"), ("class:live", " · Esc stops")]
+    words = shown.screen.drawable(clipped(shown.turn.words(), columns - 20))
+    return [("class:busy", f"{frame} {words}"), ("class:live", shown.screen.drawable(" · Esc stops"))]
 
 
 def _asked(shown: Shown, columns: int) -> StyleAndTextTuples:
@@ -146,23 +150,23 @@ def _asked(shown: Shown, columns: int) -> StyleAndTextTuples:
     parts: StyleAndTextTuples = []
     if isinstance(asked, Menu):
         first, rows = asked.shown()
-        parts = [("class:question", f"{printable(asked.title)} (↑ ↓ Enter, Esc leaves)")]
+        parts = [("class:question", f"{shown.screen.drawable(asked.title)} (Up, Down, Enter; Esc leaves)")]
         for number, row in enumerate(rows, first):
             mark, style = ("› ", "class:chosen") if number == asked.at else ("  ", "")
-            parts += [("", "\n"), (style, clipped(mark + printable(row), columns - 1))]
+            parts += [("", "\n"), (style, shown.screen.drawable(clipped(mark + row, columns - 1)))]
     elif isinstance(asked, Choice):
-        parts = [("class:question", printable(asked.words))]
+        parts = [("class:question", shown.screen.drawable(asked.words))]
         if shown.buffer.text:
             parts += [("", "\n"), ("class:hint", WAITS)]
     if shown.hint:
-        parts += [("", "\n" if parts else ""), ("class:hint", printable(shown.hint))]
+        parts += [("", "\n" if parts else ""), ("class:hint", shown.screen.drawable(shown.hint))]
     return parts
 
 
 def last_rows(text: str, width: int, rows: int) -> list[str]:
     """The end of `text` as at most `rows` rows of a terminal `width` columns wide, broken between words."""
     cut: list[str] = []
-    for line in printable(text[-(width * rows) :]).expandtabs(4).rstrip("\n").split("\n")[-rows:]:
+    for line in text[-(width * rows) :].expandtabs(4).rstrip("\n").split("\n")[-rows:]:
         row, used = "", 0
         for letter in line:
             wide = get_cwidth(letter)
@@ -178,7 +182,7 @@ def last_rows(text: str, width: int, rows: int) -> list[str]:
 
 def clipped(text: str, width: int) -> str:
     """`text` as one row of at most `width` columns."""
-    text = " ".join(text.split("\n"))
+    text = " ".join(printable(text).split("\n"))
     if get_cwidth(text) <= width:
         return text
     while text and get_cwidth(text) > width - 1:

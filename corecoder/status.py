@@ -107,7 +107,7 @@ class Status:
             facts.append([("", one_line(self.branch, 30))])
         line: Parts = []
         for fact in facts:
-            piece: Parts = [("", " · " if line else " "), *fact]
+            piece: Parts = [("", f" {'-' if self.ascii else '·'} " if line else " "), *fact]
             if sum(len(text) for _, text in line + piece) < width:
                 line += piece
         return line

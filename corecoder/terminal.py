@@ -106,6 +106,11 @@ class Screen:
             text = "\n".join(map(wrap, text.splitlines()))
         self.line(text, style)
 
+    def drawable(self, text: str) -> str:
+        """Printable `text` in characters that the terminal has."""
+        text = printable(text)
+        return text.translate(_ASCII) if self.ascii else text
+
     def fresh_line(self) -> None:
         """Ends the line that is being written, if there is one."""
         if not self._fresh:

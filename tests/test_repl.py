@@ -436,13 +436,15 @@ def test_the_window_may_change_its_size(terminals: Start) -> None:
         assert "then" in terminal.ask("next")
 
 
-@pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0"}])
+@pytest.mark.parametrize("more", [{"NO_COLOR": "1"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
 def test_it_works_without_colour_and_without_utf_8(more: dict[str, str], terminals: Start) -> None:
     with StrictServer("plain words") as server:
         terminal = terminals(server, **more)
         terminal.until(lambda text: " ask " in text)
         terminal.type("hi" + ENTER)
         terminal.shows("plain words")
+        assert ("LC_ALL" in more) == terminal.text.isascii()
+        assert "?" not in terminal.text
         if "NO_COLOR" in more:
             assert not re.search(r"\x1b\[[0-9;]*(3[1-7]|38|9[0-7])[;m]", terminal.raw)
 
