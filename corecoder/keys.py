@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.filters import Condition, Filter, completion_is_selected, is_searching
+from prompt_toolkit.filters import Condition, Filter, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEvent, merge_key_bindings
 
 from .asked import Choice, Entry, Menu
@@ -58,10 +58,6 @@ def _line(editor: Keyed, asking: Filter) -> KeyBindings:
             buffer.insert_text("\n")
         else:
             editor.enter()
-
-    @keys.add("enter", filter=completion_is_selected & ~asking)
-    def _complete(event: KeyPressEvent) -> None:
-        event.current_buffer.complete_state = None
 
     @keys.add("c-j", filter=Condition(lambda: editor.early) & ~asking, eager=True)
     def _early(_event: KeyPressEvent) -> None:

@@ -79,7 +79,14 @@ class Terminal:
 
     def ready(self) -> str:
         """Waits for the empty line, with nothing running and the status line below."""
-        return self.until(_is_ready)
+        return self.until(self._stays_ready)
+
+    def _stays_ready(self, text: str) -> bool:
+        """Whether it is so now and a moment later: a screen may be looked at while it is drawn."""
+        if not _is_ready(text):
+            return False
+        self.read(0.05)
+        return _is_ready(self.text)
 
     def type(self, keys: str) -> None:
         """Presses keys."""
@@ -94,7 +101,7 @@ class Terminal:
     def ask(self, line: str) -> str:
         """Enters a line and waits for whatever it started to end."""
         self.enter(line)
-        self.until(lambda text: f"› {line.splitlines()[-1][-40:]}" in text and _is_ready(text))
+        self.until(lambda text: f"› {line.splitlines()[-1][-40:]}" in text and self._stays_ready(text))
         return self.text
 
     def end(self) -> int:

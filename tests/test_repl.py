@@ -11,9 +11,10 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from server import D, Pause, StrictServer, Text, call, sse
+from server import D, HTTPError, Pause, StrictServer, Text, call, sse
 from terminals import (
     ALT_ENTER,
     BACKSPACE,
@@ -21,9 +22,11 @@ from terminals import (
     CTRL_D,
     CTRL_E,
     CTRL_J,
+    CTRL_O,
     CTRL_R,
     CTRL_X,
     CTRL_Z,
+    DOWN,
     ENTER,
     ESC,
     LONG,
@@ -262,6 +265,121 @@ def test_shift_tab_goes_through_the_modes(terminals: Start) -> None:
         for mode in ("auto", "plan", "ask"):
             terminal.type(SHIFT_TAB)
             terminal.until(lambda text, mode=mode: f" · {mode} · " in text.splitlines()[-1])  # type: ignore[misc]
+
+
+def test_files_and_commands_of_ones_own_reach_the_model(terminals: Start, project: Path) -> None:
+    (project / "notes.txt").write_text("the secret word is plum\n")
+    with StrictServer("I see.", "And that.") as server:
+        terminal = terminals(server)
+        terminal.ready()
+        terminal.type("look at @no")
+        terminal.shows(" notes.txt")
+        terminal.type("\t")
+        terminal.shows("› look at @notes.txt")
+        terminal.type(ENTER)
+        terminal.shows("+ notes.txt", "I see.")
+        assert "secret word is plum" in server.prompts()[0]
+        terminal.ready()
+        terminal.enter("!echo shell $((40 + 2)); touch by-me")
+        terminal.shows("shell 42")
+        terminal.ready()
+        assert (project / "by-me").exists()
+        assert "And that." in terminal.ask("well?")
+        said = [message["content"] for message in server.requests[1]["messages"][-2:]]
+        assert "shell 42" in said[0]
+        assert said[1] == "well?"
+        assert server.faults == []
+
+
+def test_commands_are_completed_with_their_help(terminals: Start) -> None:
+    with StrictServer("x") as server:
+        terminal = terminals(server)
+        terminal.ready()
+        terminal.type("/co")
+        terminal.shows("/compact", "Makes room in the context window.", "/context")
+        terminal.type("\t\t")
+        terminal.until(lambda text: "› /context" in text)
+        terminal.type(ENTER)
+        terminal.shows("usable tokens")
+
+
+def test_a_plan_is_accepted_with_a_key_and_goes_on(terminals: Start, project: Path) -> None:
+    write = call("write_file", file_path="a.txt", content="a\n")
+    with StrictServer(call("propose_plan", plan="# Plan\n1. Write **a.txt**"), write, "Written.") as server:
+        terminal = terminals(server)
+        terminal.ready()
+        terminal.enter("/plan make a file")
+        terminal.shows("Go on with this plan?", "1. Write a.txt", "a[u]to")
+        assert " · plan · " in terminal.text
+        time.sleep(1)
+        terminal.type("u")
+        terminal.shows("Written.", " · auto · ")
+        assert (project / "a.txt").read_text() == "a\n"
+        assert server.faults == []
+
+
+def test_what_was_folded_is_shown_by_a_key(terminals: Start, project: Path) -> None:
+    (project / "many").write_text("".join(f"line {number}\n" for number in range(1, 41)))
+    with StrictServer(call("bash", command="cat many"), "Read.") as server:
+        terminal = terminals(server)
+        terminal.ready()
+        assert "line 20\n" not in terminal.ask("go").replace("  ", "")
+        assert " lines hidden, Ctrl+O shows them" in " ".join(terminal.text.split())
+        terminal.type(CTRL_O)
+        terminal.shows("line 20", "line 21")
+
+
+def test_a_session_is_picked_from_a_list(terminals: Start) -> None:
+    with StrictServer("first answer", "second answer", "third answer") as server:
+        first = terminals(server)
+        first.ready()
+        first.ask("the first session")
+        first.enter("/clear")
+        first.shows("A new session")
+        first.ready()
+        first.ask("the second session")
+        first.type(CTRL_D)
+        assert first.end() == 0
+        again = terminals(server, "-r")
+        again.shows("Go on with which session?", "the first session", "the second session")
+        again.type(DOWN + ENTER)
+        again.shows("Going on with session", "first answer")
+        again.ready()
+        assert "third answer" in again.ask("and now?")
+        assert server.prompts()[-1] == "and now?"
+        assert server.requests[-1]["messages"][1]["content"] == "the first session"
+
+
+def test_a_key_that_stops_calls_side_by_side_leaves_a_history_that_can_be_sent(terminals: Start) -> None:
+    calls: list[Any] = [call("bash", command=command) for command in ("echo 1", "sleep 60", "echo 3")]
+    with StrictServer(calls, "fine") as server:
+        terminal = terminals(server, "--yes")
+        terminal.ready()
+        terminal.enter("go")
+        terminal.shows("running bash sleep 60")
+        terminal.type(ESC)
+        terminal.shows("stopped")
+        terminal.ready()
+        assert "fine" in terminal.ask("and now?")
+        assert server.faults == []
+        results = [m["content"] for m in server.requests[1]["messages"] if m["role"] == "tool"]
+        assert len(results) == 3
+        assert "1" in results[0]
+        assert "interrupted" in results[1] + results[2]
+
+
+def test_markup_from_anywhere_is_text(terminals: Start, project: Path) -> None:
+    words = "arr[/] [bold]x[/bold] [/INST] - [x] done"
+    error = "error CS1022: ... [/Users/x/App.csproj]"
+    (project / "[red]name").write_text("[/]\n")
+    steps = [call("bash", command=f"echo '{error}'"), call("read_file", file_path="[red]name")]
+    with StrictServer(steps, Text(words, size=5), HTTPError(400, {"error": {"message": words}})) as server:
+        terminal = terminals(server)
+        terminal.ready()
+        text = terminal.ask("say [b]so[/b]")
+        for literal in ("› say [b]so[/b]", error, "read [red]name", words):
+            assert literal in text
+        assert words in terminal.ask("again")
 
 
 @pytest.mark.parametrize(
