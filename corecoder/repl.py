@@ -61,6 +61,7 @@ class Repl:
         self._steerable = False  # a turn runs, and may be given words
         self._lock = threading.Lock()
         self._jobs = Jobs()
+        self._paths = FileIndex(agent.workspace, config.secret_names)
         self._leaving: int | None = None
 
     def attach(self, editor: Editor) -> None:
@@ -69,8 +70,7 @@ class Repl:
         editor.on_mode = self._next_mode
         editor.on_unfold = self.renderer.unfold
         editor.open_history(self.agent.session.path.parent / "history")
-        paths = FileIndex(self.agent.workspace, self.config.secret_names)
-        editor.completer = ReplCompleter(COMMANDS, paths, self.agent.workspace.root, self._arguments)
+        editor.completer = ReplCompleter(COMMANDS, self._paths, self.agent.workspace.root, self._arguments)
 
     def loop(self, *first: str) -> int:
         """Does what `first` asks for, then reads and runs until the person leaves or a signal ends it; gives the exit
@@ -83,6 +83,7 @@ class Repl:
             return self._leaving if self._signals.exit_code is None else self._signals.exit_code
         finally:
             with self._signals.holding():
+                self._paths.close()
                 self.agent.close(CLOSING)
 
     # -- what commands may use
