@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, zip_longest
 
 from .layout import Line, cut
-from .text import printable
+from .text import revealed
 from .values import dataclass
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)$")
@@ -80,7 +80,7 @@ def diff_view(rows: Sequence[Row], room: int, *, whole: bool = False) -> list[Li
             margins = [(f"{row.number:>{digits}} ", "dim"), *[(" " * (digits + 1), "")] * (len(parts) - 1)]
             out += [[margin, *part] for margin, part in zip(margins, parts, strict=True)]
         else:
-            out += cut([(printable(row.text).expandtabs(4), "dim")], room)
+            out += cut([(revealed(row.text).expandtabs(4), "dim")], room)
     return out
 
 
@@ -100,10 +100,10 @@ def _painted(rows: Sequence[Row]) -> Iterator[Line]:
 
 def _marked(text: str, other: str | None, style: str) -> Line:
     """A changed line; what it does not share with `other` at its ends is reversed, unless that is most of it."""
-    text = printable(text).expandtabs(4)
+    text = revealed(text.removesuffix("\r")).expandtabs(4)
     if other is None or max(len(text), len(other)) > _LONGEST:
         return [(text, style)]
-    other = printable(other).expandtabs(4)
+    other = revealed(other.removesuffix("\r")).expandtabs(4)
     first = _shared(text, other)
     least = min(len(text), len(other)) - first
     last = min(_shared(text[::-1], other[::-1]), least)

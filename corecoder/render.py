@@ -39,7 +39,7 @@ from .markdown import MarkdownStream
 from .running import Running
 from .speech import BlockSpeech, RawSpeech, Speech
 from .terminal import Screen
-from .text import one_line, plural, printable
+from .text import one_line, plural, printable, revealed
 from .words import compacted_words, ending_words, headline, usage_words
 
 LIVE_LINES = 6  # of what is under way
@@ -130,7 +130,7 @@ class Renderer:
             self._folds.indent(diff_view(rows, self._folds.room, whole=True))
         else:
             self._folds.indent(
-                [[(line.expandtabs(4), "")] for line in printable(question.detail).split("\n") if question.detail]
+                [[(line.expandtabs(4), "")] for line in revealed(question.detail).split("\n") if question.detail]
             )
 
     def unfold(self) -> None:

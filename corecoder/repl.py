@@ -233,6 +233,7 @@ class Repl:
     def _look_up(self, command: Command, argument: str) -> None:
         try:
             command.run(self, argument)
+            self.status.mode = self.agent.mode
         except (CoreCoderError, OSError) as error:
             self.screen.prose(f"error: {error}", "red")
 

@@ -44,6 +44,13 @@ def printable(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
+def revealed(text: str) -> str:
+    """`text` with every control character but newline and tab, and all that turns the order of words around, as an
+    escape (`\\x1b`): nothing of it is left out, which is for whoever has to agree to it."""
+    text = _SUSPECT.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return printable(_BIDI.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
 def one_line(text: str, limit: int = 100) -> str:
     """`text` as one printable line of at most `limit` characters, an ellipsis marking what was cut."""
     line = " ".join(printable(text[: limit * 4]).split())

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from .events import Compacted, TurnFinished, Usage
-from .text import plural
+from .text import plural, revealed
 
 _SHORT_NAMES = {"read_file": "read", "write_file": "write", "edit_file": "edit"}
 
@@ -31,7 +31,7 @@ def headline(name: str, arguments: Mapping[str, Any], root: PurePath | None = No
     path = str(arguments.get("file_path") or arguments.get("path") or "").removeprefix(f"{root}{os.sep}")
     short = _SHORT_NAMES.get(name, name)
     if name == "bash":
-        return short, str(arguments.get("command", ""))
+        return short, revealed(str(arguments.get("command", "")))
     if name == "read_file":
         return short, path + _range(arguments)
     if name in ("write_file", "edit_file"):

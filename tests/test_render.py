@@ -370,6 +370,9 @@ def test_a_question_shows_the_whole_of_what_is_asked() -> None:
     command = "\n".join(f"echo {number} {'x' * 200}" for number in range(100))
     assert asked("consent", command) == "".join(f"  {line}\n" for line in command.splitlines())
     assert asked("consent", NASTY + "rm [bold]x[/bold]").endswith("rm [bold]x[/bold]\n")
+    hidden = "echo hi \x1b]; touch x;\x07\u202e"
+    assert asked("consent", hidden) == r"  echo hi \x1b]; touch x;\x07\u202e" + "\n"
+    assert r"+echo hi \x1b]; touch x;\x07\u202e" in asked("consent", f"--- a/f\n+++ b/f\n@@ -0,0 +1 @@\n+{hidden}\n")
     diff = f"--- a/f\n+++ b/f\n@@ -1 +1,100 @@\n-{'long ' * 100}\n" + "+new\n" * 100
     shown = asked("consent", diff)
     assert shown.count("+new") == 100

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corecoder.text import clip_middle, one_line, plural, printable
+from corecoder.text import clip_middle, one_line, plural, printable, revealed
 
 CONTROLS = ["\x1b", "\x1b[", "\x1b]", "\x1bP", "\x1b\\", "\x9b", "\x9d", "\x9c", "\x07", "\x00", "\x7f", "\x85"]
 OTHERS = ["31m", "52;c;", "0;t", "?2004h", "\n", "\r", "\r\n", "\t", "\u202e", "\u2066", "\ud83d", "\ude00", " ", "é"]
@@ -94,3 +94,10 @@ def test_clipping_says_how_much_by_default() -> None:
 
 def test_plurals() -> None:
     assert [plural(count, "line") for count in (0, 1, 2, 1204)] == ["0 lines", "1 line", "2 lines", "1,204 lines"]
+
+
+def test_what_somebody_agrees_to_is_shown_whole_with_its_control_characters_as_escapes() -> None:
+    nasty = "git add f \x1b]; touch PWNED;\x07 ; \x08\x9b31m\u202egnp.x\u2066\rrm -r src\n\tdone"
+    assert revealed(nasty) == (
+        r"git add f \x1b]; touch PWNED;\x07 ; \x08\x9b31m\u202egnp.x\u2066\x0drm -r src" + "\n\tdone"
+    )

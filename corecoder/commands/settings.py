@@ -105,7 +105,7 @@ def _modes(_console: Console) -> Iterable[tuple[str, str]]:
     return _MODES.items()
 
 
-@command("mode", "[name]", choices=_modes)
+@command("mode", "[name]", anytime=True, choices=_modes)
 def mode(console: Console, argument: str) -> None:
     """Shows what may happen without a question, or changes it.
 
