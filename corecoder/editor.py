@@ -301,7 +301,12 @@ class Editor:
     def suspend(self) -> None:
         """Ctrl+Z and SIGTSTP: the terminal is the shell's until SIGCONT."""
         self._stopped = True
-        self._app.create_background_task(self._lend(lambda: os.kill(os.getpid(), signal.SIGSTOP)))
+
+        def stop() -> None:
+            os.kill(os.getpid(), signal.SIGSTOP)
+            os.write(sys.stdout.fileno(), b"\r\x1b[K")  # what was typed meanwhile was shown by the terminal itself
+
+        self._app.create_background_task(self._lend(stop))
 
     async def edit(self) -> None:
         """Opens the line in $VISUAL or $EDITOR."""

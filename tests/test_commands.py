@@ -42,7 +42,6 @@ from corecoder.ui import Plain
         "// a comment",
         "/",
         "/ help",
-        "/Help",
         "/42",
         "/dev/null",
         "/home.py is broken",
