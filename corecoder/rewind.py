@@ -28,7 +28,7 @@ from .journal import words
 from .memory import OURS
 from .messages import Message, text_of
 from .session import Session
-from .snapshot import ABSENT, GIT, State, is_cache, repository, shown
+from .snapshot import ABSENT, GIT, Known, State, is_cache, repository, same, shown
 from .text import listed, one_line, plural, typed
 from .tool import Workspace
 from .values import dataclass
@@ -211,26 +211,26 @@ def _git_note(then: tuple[str, str], now: tuple[str, str]) -> str:
     return "git's branches, tags or stashes have changed since and are not brought back"
 
 
-def _items(changes: Iterable[Change], now: Mapping[bytes, State], is_cache: Callable[[bytes], bool]) -> list[_Item]:
+def _items(changes: Iterable[Change], now: Mapping[bytes, Known], is_cache: Callable[[bytes], bool]) -> list[_Item]:
     """For each path the state to go back to, and what that takes."""
-    first: dict[bytes, State] = {}
-    last: dict[bytes, State] = {}
+    first: dict[bytes, Known] = {}
+    last: dict[bytes, Known] = {}
     doubtful: set[bytes] = set()
     broken: set[bytes] = set()
     for change in changes:
         first.setdefault(change.path, change.before)
         if change.shared:
             doubtful.add(change.path)
-        if last.setdefault(change.path, change.before).facts != change.before.facts:
+        if not same(last.setdefault(change.path, change.before), change.before):
             broken.add(change.path)
         last[change.path] = change.after
     items = []
     for key in sorted(first):
-        before, after, current = first[key], last[key], now[key]
-        if before.facts in (after.facts, current.facts):
+        if same(first[key], last[key]) or same(first[key], now[key]):
             continue
+        before, current = first[key].state, now[key].state
         other = ""
-        if current.facts != after.facts or key in broken:
+        if not same(last[key], now[key]) or key in broken:
             other = "somebody else changed it as well"
         elif key in doubtful:
             other = "somebody else may have changed it"

@@ -79,6 +79,15 @@ class Known(NamedTuple):
     state: State
     stamp: tuple[int, int, int] = NEVER
 
+    def __str__(self) -> str:
+        return f"{self.state} {' '.join(map(str, self.stamp))}"
+
+    @classmethod
+    def parse(cls, text: str) -> Known:
+        kind, mode, blob, *stamp = text.split()
+        mtime, ctime, size = map(int, stamp or NEVER)
+        return cls(State(kind, int(mode), int(blob)), (mtime, ctime, size))
+
 
 @dataclass
 class Walk:
@@ -218,6 +227,15 @@ def differs(old: Known, new: Known) -> bool:
     if one.kind == other.kind == "file" and not (one.blob and other.blob):
         return one.mode != other.mode or old.stamp[::2] != new.stamp[::2]  # by mtime and size: no content to compare
     return one != other
+
+
+def same(old: Known, new: Known) -> bool:
+    """Whether nothing was certainly done to the path between these two looks: without a content, its size and times
+    must all be known and equal."""
+    one, other = old.state.facts, new.state.facts
+    if one.kind == other.kind == "file" and not (one.blob and other.blob):
+        return one.mode == other.mode and old.stamp == new.stamp != NEVER
+    return one == other
 
 
 def is_walked(path: bytes) -> bool:

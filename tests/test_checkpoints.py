@@ -307,6 +307,29 @@ def test_force_brings_back_what_both_changed(at: Project) -> None:
     assert Path("a").read_text() == "1"
 
 
+@pytest.mark.parametrize("bounds", [Bounds(one=1000), Bounds(in_all=1000)])
+@pytest.mark.parametrize("when", ["since", "in between"])
+@pytest.mark.parametrize("how", ["replaced", "appended to", "of the same size and age"])
+def test_what_the_user_made_of_a_file_that_was_not_kept_stays(home: Path, bounds: Bounds, when: str, how: str) -> None:
+    at = Project(home, bounds=bounds)
+    at.play("head -c 5000 /dev/zero > big; head -c 5000 /dev/zero > theirs")
+    info = os.stat("big")
+    mine = {"replaced": b"mine" * 2000, "appended to": bytes(5000) + b"mine", "of the same size and age": b"m" * 5000}
+    write("mine", mine[how])
+    os.utime("mine", ns=(info.st_atime_ns, info.st_mtime_ns))
+    os.replace("mine", "big")
+    if when == "in between":
+        at.play("printf x >> big; touch other")
+    seen = Path("big").read_bytes()
+    assert {change.path: change.forcible for change in at.agent.preview(1).files}["big"]
+    done = at.outcome(1)
+    assert (done["big"], done["theirs"]) == ("leave", "remove")
+    assert Path("big").read_bytes() == seen
+    assert not Path("theirs").exists()
+    assert at.outcome(1, force=True)["big"] == "remove"
+    at.agent.close()
+
+
 def test_a_directory_that_the_user_put_something_into_stays(at: Project) -> None:
     at.play("mkdir -p made/deep; touch made/deep/x")
     write("made/mine", "mine")
