@@ -36,8 +36,10 @@ from .snapshot import (
     Known,
     State,
     above,
+    contents,
     differs,
     git_at,
+    is_cache,
     is_walked,
     repository,
     same,
@@ -104,6 +106,7 @@ class Checkpoints:
         self._home = Path(os.path.realpath(home))
         self._turn = ("", 0)
         self._running: set[int] = set()
+        self._walked = time.time_ns()  # when the project was last looked at
         self._said: set[bytes | str] = set()  # paths and reasons
 
     def begin(self, session: str, turn: int) -> None:
@@ -255,6 +258,7 @@ class Checkpoints:
     ) -> dict[bytes, str]:
         """Brings `files` up to date, within `scope` or as far as a walk comes, and puts the differences down to the
         open steps, of which `mine` is one. Returns what is not kept, with the reason."""
+        began = time.time_ns()
         now, closed = self._seen(scope, token)
         unkept: dict[bytes, str] = {**closed}
         differences: dict[bytes, tuple[Known, Known]] = {}
@@ -275,6 +279,8 @@ class Checkpoints:
             known = self._one(path) if any(each in closed for each in above(path)) else Known(ABSENT)
             if differs(self.store.files[path], known):
                 differences[path] = (self.store.files[path], known)
+        if scope is None:
+            self._walked = began
         self._attribute(db, differences, mine)
         rows = [(path, str(now[path].state), *now[path].stamp) for path in changed]
         db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)
@@ -294,7 +300,7 @@ class Checkpoints:
         for path, info in seen.found.items():
             token.check()
             if path in seen.closed:
-                now[path] = Known(State("closed", stat.S_IMODE(info.st_mode)))
+                now[path] = self._closed(path, info)
                 continue
             now[path] = known = self._known(path, info, keep=total + info.st_size <= self.bounds.in_all)
             total += info.st_size if known.state.blob else 0
@@ -311,8 +317,16 @@ class Checkpoints:
         except OSError:
             return Known(ABSENT)
         if old and old.state.kind == "closed" and stat.S_ISDIR(info.st_mode):
-            return Known(State("closed", stat.S_IMODE(info.st_mode)))
+            return self._closed(path, info)
         return self._known(path, info)
+
+    def _closed(self, path: bytes, info: os.stat_result) -> Known:
+        """With a stamp only if it is a cache that came about while we looked, as nothing else of it is known."""
+        old, full, stamp = self.store.files.get(path), self.full(path), NEVER
+        is_new = old is None and not self._is_unknown(path)
+        if (is_new or (old and old.state.kind == "closed" and old.stamp != NEVER)) and is_cache(full):
+            stamp = contents(full, self._walked - _RACY if is_new else 0)
+        return Known(State("closed", stat.S_IMODE(info.st_mode)), stamp)
 
     def _is_as_seen(self, path: bytes) -> bool:
         old = self.store.files.get(path)
@@ -354,6 +368,11 @@ class Checkpoints:
         steps = [(number, session, _split(scope)) for number, session, scope in db.execute(query, (mine,))]
         index = self.index
         for path, (before, after) in differences.items():
+            if before.state == after.state and after.state.kind == "closed":
+                if steps:  # a step went on with the cache that one had made
+                    query = "UPDATE changes SET after = ? WHERE path = ? AND after = ?"
+                    db.execute(query, (str(after), path, str(before)))
+                continue
             claims = [step for step in steps if step[2] is not None and path in step[2]]
             if not claims and (is_walked(path) or path == index):
                 claims = [step for step in steps if step[2] is None]

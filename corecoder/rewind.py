@@ -28,7 +28,7 @@ from .journal import words
 from .memory import OURS
 from .messages import Message, text_of
 from .session import Session
-from .snapshot import ABSENT, GIT, Known, State, is_cache, repository, same, shown
+from .snapshot import ABSENT, GIT, NEVER, Known, State, is_cache, repository, same, shown
 from .text import listed, one_line, plural, typed
 from .tool import Workspace
 from .values import dataclass
@@ -73,7 +73,7 @@ class Rewind:
 
 @dataclass(frozen=True)
 class _Item:
-    """One path on its way back; `now` is how it is. A `cache` can be made again, so it goes with all that is in it."""
+    """One path on its way back; `now` is how it is. A `cache` is as the turn left it and goes as a whole."""
 
     key: bytes
     before: State
@@ -235,7 +235,10 @@ def _items(changes: Iterable[Change], now: Mapping[bytes, Known], is_cache: Call
         elif key in doubtful:
             other = "somebody else may have changed it"
         cache = before == ABSENT and current.kind == "closed" and is_cache(key)
-        decided = _decided(shown(key), before, current.facts if cache else current, other)
+        if cache and not last[key].stamp == now[key].stamp != NEVER:
+            decided = FileChange(shown(key), "leave", "what lies in it may not all be the turn's own")
+        else:
+            decided = _decided(shown(key), before, current.facts if cache else current, other)
         items.append(_Item(key, before.facts, current.facts, decided, cache))
     return items
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -779,6 +780,32 @@ def test_a_directory_that_a_turn_made_goes_with_the_caches_in_it(at: Project) ->
     assert os.listdir("got") == ["data"]
     assert "nobody looked into" in changes["got"].reason
     assert Path("kept/__pycache__/notes.txt").read_text() == "the user's\n"
+
+
+@needs_git
+def test_a_cache_goes_as_the_turn_left_it_and_stays_with_what_somebody_else_put_into_it(at: Project) -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    write(".gitignore", "__pycache__/\n.cache*/\n")
+    write(".cache-mine/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n")
+    write(".cache-mine/deep/mine.txt", "mine")
+    os.utime(".cache-mine/deep/mine.txt", (1, 1))
+    time.sleep(2.1)  # what is older than the look before a step by less than this may be the step's
+    made = "mkdir -p .cache1/a __pycache__; cp .cache-mine/CACHEDIR.TAG .cache1; cp -r .cache1 .cache2; touch "
+    at.play(f"{made} __pycache__/x.pyc", "echo > .cache1/a/new; echo > .cache2/new; mv .cache-mine .cache-moved")
+    write(".cache2/a/mine.txt", "mine")
+    write("__pycache__/mine.pyc", "mine")
+    done = {change.path: (change.action, change.reason) for change in at.agent.rewind().files}
+    own = ("leave", "what lies in it may not all be the turn's own")
+    assert done == {
+        ".cache-mine": ("leave", "its content was not kept"),
+        ".cache-moved": own,
+        ".cache1": ("remove", ""),
+        ".cache2": own,
+        "__pycache__": own,
+    }
+    assert not os.path.exists(".cache1")
+    mine = (".cache-moved/deep/mine.txt", ".cache2/a/mine.txt", "__pycache__/mine.pyc")
+    assert [Path(name).read_text() for name in mine] == ["mine"] * 3
 
 
 @posix
