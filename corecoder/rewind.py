@@ -36,6 +36,8 @@ from .values import dataclass
 Action = Literal["restore", "create", "remove", "leave"]
 Part = Literal["both", "files", "words"]
 
+_NOT_ALL = "it holds something that may not be the turn's"
+
 
 @dataclass(frozen=True)
 class Turn:
@@ -102,7 +104,8 @@ class Rewinder:
     def preview(self, number: int | None = None) -> Rewind:
         """What going back to before this turn (the last one, if none is given) would do. Raises CoreCoderError."""
         with self._store():
-            return self._plan(number)[0]
+            rewind, items = self._plan(number)
+            return replace(rewind, files=_foreseen(items, self._kept)) if self._kept else rewind
 
     def rewind(
         self, number: int | None = None, *, force: bool = False, keep: bool = False, part: Part = "both"
@@ -230,17 +233,30 @@ def _items(changes: Iterable[Change], now: Mapping[bytes, Known], is_cache: Call
             continue
         before, current = first[key].state, now[key].state
         other = ""
-        if not same(last[key], now[key]) or key in broken:
+        if last[key].state.facts != current.facts or key in broken:
             other = "somebody else changed it as well"
-        elif key in doubtful:
+        elif key in doubtful or not same(last[key], now[key]):
             other = "somebody else may have changed it"
         cache = before == ABSENT and current.kind == "closed" and is_cache(key)
         if cache and not last[key].stamp == now[key].stamp != NEVER:
-            decided = FileChange(shown(key), "leave", "what lies in it may not all be the turn's own")
+            decided = FileChange(shown(key), "leave", _NOT_ALL)
         else:
             decided = _decided(shown(key), before, current.facts if cache else current, other)
         items.append(_Item(key, before.facts, current.facts, decided, cache))
     return items
+
+
+def _foreseen(items: Iterable[_Item], kept: Checkpoints) -> tuple[FileChange, ...]:
+    """What would become of the paths: a new directory that holds anything else stays."""
+    changes = {item.key: item.change for item in items}
+    for item in sorted(items, key=lambda item: item.key, reverse=True):
+        if item.change.action != "remove" or item.now.kind != "dir" or item.cache:
+            continue
+        with contextlib.suppress(OSError):  # then it is seen when it is done
+            below = [changes.get(os.path.join(item.key, name)) for name in os.listdir(kept.full(item.key))]
+            if any(each is None or each.action != "remove" for each in below):
+                changes[item.key] = FileChange(item.change.path, "leave", _NOT_ALL)
+    return tuple(changes.values())
 
 
 def _decided(name: str, before: State, now: State, other: str) -> FileChange:
@@ -351,8 +367,7 @@ class _Restorer:
 def _not_done(item: _Item, error: OSError) -> FileChange:
     if item.before == ABSENT and error.errno in (errno.ENOTEMPTY, errno.EEXIST):
         # A new directory that somebody else put something into is no longer the turn's own.
-        reason = "there is something in it that the turn did not make, or that nobody looked into"
-        return FileChange(item.change.path, "leave", reason)
+        return FileChange(item.change.path, "leave", _NOT_ALL)
     return FileChange(item.change.path, "leave", words(error), failed=True)
 
 

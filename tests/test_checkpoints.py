@@ -334,6 +334,7 @@ def test_what_the_user_made_of_a_file_that_was_not_kept_stays(home: Path, bounds
 def test_a_directory_that_the_user_put_something_into_stays(at: Project) -> None:
     at.play("mkdir -p made/deep; touch made/deep/x")
     write("made/mine", "mine")
+    assert {change.path: change.action for change in at.agent.preview().files}["made"] == "leave"
     assert at.outcome() == {"made": "leave", "made/deep": "remove", "made/deep/x": "remove"}
     assert os.listdir("made") == ["mine"]
     assert at.agent.turns() == []  # asking again would not help
@@ -778,7 +779,7 @@ def test_a_directory_that_a_turn_made_goes_with_the_caches_in_it(at: Project) ->
     assert os.listdir("old") == ["mine.py"]
     # What may be somebody's own stays, and that is said.
     assert os.listdir("got") == ["data"]
-    assert "nobody looked into" in changes["got"].reason
+    assert "it holds something" in changes["got"].reason
     assert Path("kept/__pycache__/notes.txt").read_text() == "the user's\n"
 
 
@@ -795,7 +796,7 @@ def test_a_cache_goes_as_the_turn_left_it_and_stays_with_what_somebody_else_put_
     write(".cache2/a/mine.txt", "mine")
     write("__pycache__/mine.pyc", "mine")
     done = {change.path: (change.action, change.reason) for change in at.agent.rewind().files}
-    own = ("leave", "what lies in it may not all be the turn's own")
+    own = ("leave", "it holds something that may not be the turn's")
     assert done == {
         ".cache-mine": ("leave", "its content was not kept"),
         ".cache-moved": own,
