@@ -14,8 +14,9 @@ import errno
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from secrets import token_hex
 from typing import Literal
@@ -28,7 +29,7 @@ from .journal import words
 from .memory import OURS
 from .messages import Message, text_of
 from .session import Session
-from .snapshot import ABSENT, GIT, NEVER, Known, State, is_cache, repository, same, shown
+from .snapshot import ABSENT, CACHES, GIT, NEVER, Known, State, is_cache, repository, same, shown
 from .text import listed, one_line, plural, typed
 from .tool import Workspace
 from .values import dataclass
@@ -214,7 +215,27 @@ def _git_note(then: tuple[str, str], now: tuple[str, str]) -> str:
     return "git's branches, tags or stashes have changed since and are not brought back"
 
 
-def _items(changes: Iterable[Change], now: Mapping[bytes, Known], is_cache: Callable[[bytes], bool]) -> list[_Item]:
+def _holders(changes: Iterable[Change]) -> set[bytes]:
+    """The paths that a step made while it did away with something that was not kept, as a move or `gzip` does: what is
+    gone may be in them, and nowhere else. What a step of these turns had made itself is no loss."""
+    made: set[bytes] = set()
+    holders: set[bytes] = set()
+    for _, group in groupby(changes, lambda change: change.step):
+        step = list(group)
+        loses = any(_loses(change) and change.path not in made for change in step)
+        (holders if loses else made).update(change.path for change in step if change.before.state == ABSENT)
+    return holders
+
+
+def _loses(change: Change) -> bool:
+    before, after = change.before, change.after
+    if before.state.kind == "closed":
+        return after.state.facts.kind != "dir" and os.path.basename(change.path) not in CACHES
+    is_moved = before.state.kind != after.state.kind or before.stamp[::2] != after.stamp[::2]
+    return before.state.kind == "file" and not before.state.blob and is_moved
+
+
+def _items(changes: Sequence[Change], now: Mapping[bytes, Known], is_cache: Callable[[bytes], bool]) -> list[_Item]:
     """For each path the state to go back to, and what that takes."""
     first: dict[bytes, Known] = {}
     last: dict[bytes, Known] = {}
@@ -227,7 +248,7 @@ def _items(changes: Iterable[Change], now: Mapping[bytes, Known], is_cache: Call
         if not same(last.setdefault(change.path, change.before), change.before):
             broken.add(change.path)
         last[change.path] = change.after
-    items = []
+    items, holders = [], _holders(changes)
     for key in sorted(first):
         if same(first[key], last[key]) or same(first[key], now[key]):
             continue
@@ -237,6 +258,8 @@ def _items(changes: Iterable[Change], now: Mapping[bytes, Known], is_cache: Call
             other = "somebody else changed it as well"
         elif key in doubtful or not same(last[key], now[key]):
             other = "somebody else may have changed it"
+        elif key in holders and current.facts.kind != "dir":
+            other = "it may hold what could not be kept"
         cache = before == ABSENT and current.kind == "closed" and is_cache(key)
         if cache and not last[key].stamp == now[key].stamp != NEVER:
             decided = FileChange(shown(key), "leave", _NOT_ALL)
@@ -250,7 +273,7 @@ def _foreseen(items: Iterable[_Item], kept: Checkpoints) -> tuple[FileChange, ..
     """What would become of the paths: a new directory that holds anything else stays."""
     changes = {item.key: item.change for item in items}
     for item in sorted(items, key=lambda item: item.key, reverse=True):
-        if item.change.action != "remove" or item.now.kind != "dir" or item.cache:
+        if item.change.action == "leave" or item.now.kind != "dir" or item.before.kind == "dir" or item.cache:
             continue
         with contextlib.suppress(OSError):  # then it is seen when it is done
             below = [changes.get(os.path.join(item.key, name)) for name in os.listdir(kept.full(item.key))]

@@ -32,7 +32,7 @@ GIT = b".git"
 CACHE, IGNORED = "a cache", "ignored by git"  # reasons that hold for every directory of their kind
 NEVER = (0, 0, 0)
 _FULL = "too many files"
-_CACHES = frozenset((b"node_modules", b"__pycache__"))
+CACHES = frozenset((b"node_modules", b"__pycache__"))
 # CACHEDIR.TAG: bford.info/cachedir; pyvenv.cfg: PEP 405. What holds one of them can be made again.
 _CACHE_MARKS = frozenset((b"CACHEDIR.TAG", b"pyvenv.cfg"))
 _CACHE_TAG = b"Signature: 8a477f597d28d172789f06886806bc55"  # bford.info/cachedir
@@ -159,7 +159,7 @@ def _closed(path: bytes, info: os.stat_result, device: int, ignored: Collection[
     if info.st_dev not in (device, 0):  # Windows says 0 of an entry
         return "another file system"
     if ignored is None:
-        return CACHE if name in _CACHES else ""
+        return CACHE if name in CACHES else ""
     return IGNORED if path in ignored else ""
 
 

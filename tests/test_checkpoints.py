@@ -331,6 +331,27 @@ def test_what_the_user_made_of_a_file_that_was_not_kept_stays(home: Path, bounds
     at.agent.close()
 
 
+@needs_git
+@pytest.mark.parametrize(
+    "command", ["mv big new", "gzip < big > new; rm big", "mv data new", "mv data/mine new; rmdir data"]
+)
+def test_what_may_hold_all_that_is_left_of_what_was_not_kept_stays(home: Path, command: str) -> None:
+    git("init", "-q")
+    write(".gitignore", "data/\n")
+    write("big", b"mine" * 500)
+    write("data/mine", "mine")
+    at = Project(home, bounds=Bounds(one=1000))
+    at.play("head -c 2000 /dev/zero > own", "cp own copy; rm own; echo > first", f"{command}; echo > second")
+    files = [path for path in (Path("new"), Path("new/mine")) if path.is_file()]
+    seen = [path.read_bytes() for path in files]
+    done = {change.path: (change.action, change.reason) for change in at.agent.rewind().files}
+    assert done[str(files[0])] == ("leave", "it may hold what could not be kept")
+    assert (done["first"], done["copy"]) == (("remove", ""), ("remove", ""))
+    assert [path.read_bytes() for path in files] == seen
+    assert at.outcome(force=True)[str(files[0])] == "remove"
+    at.agent.close()
+
+
 def test_a_directory_that_the_user_put_something_into_stays(at: Project) -> None:
     at.play("mkdir -p made/deep; touch made/deep/x")
     write("made/mine", "mine")

@@ -190,7 +190,7 @@ def test_what_undo_leaves_alone_is_said_and_can_be_forced(project: Path) -> None
     lines = ("go", "/undo", "/undo --all", "/rewind x", "/undo --now", "/undo --force")
     text, _ = session(*lines, replies=replies, mode="yolo")
     assert "  leave     a.txt (somebody else changed it as well)" in text
-    assert "--force also changes what somebody else changed" in text
+    assert "--force also changes such files" in text
     assert "The options are --now, --force, --keep, --files and --words." in text
     assert 'This takes back turn 1 ("go"): no files, 1 left as it is\n' in text
     assert 'Not taken back, as 1 file had to be left: turn 1 ("go")\n/undo --now tries again; --force also' in text

@@ -170,7 +170,7 @@ def _rewind(console: Console, turn: int | None, argument: str) -> None:
     return screen.prose(f"{name} --now tries again; {_LEFT}.", "dim")
 
 
-_LEFT = "--force also changes what somebody else changed, --keep leaves it and takes the turn back"
+_LEFT = "--force also changes such files, --keep leaves them and takes the turn back"
 
 
 def _preview(console: Console, result: Rewind) -> None:
