@@ -372,7 +372,9 @@ class _Restorer:
             return
         folder.chmod(name, state.mode | 0o600)
         with open(folder.open(name, os.O_RDWR), "r+b") as file:  # its other names see it as well
-            file.write(self._kept.store.content(state.blob))
+            content = self._kept.store.content(state.blob)
+            _reserve(file.fileno(), len(content))
+            file.write(content)
             file.truncate()
         folder.chmod(name, state.mode)
 
@@ -392,6 +394,17 @@ def _not_done(item: _Item, error: OSError) -> FileChange:
         # A new directory that somebody else put something into is no longer the turn's own.
         return FileChange(item.change.path, "leave", _NOT_ALL)
     return FileChange(item.change.path, "leave", words(error), failed=True)
+
+
+def _reserve(fd: int, size: int) -> None:
+    """Makes a file that is too large for the disk fail before anything of it is overwritten, where that can be had."""
+    if not hasattr(os, "posix_fallocate") or size <= os.fstat(fd).st_size:
+        return
+    try:
+        os.posix_fallocate(fd, 0, size)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            raise
 
 
 def _put(folder: Folder, name: str, make: Callable[[str], None], new: str = "") -> None:

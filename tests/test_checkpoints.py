@@ -399,6 +399,25 @@ def test_an_undo_that_failed_can_be_repeated_also_after_loading(at: Project, tmp
     again.agent.close()
 
 
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs room that can be reserved")
+def test_a_file_with_two_names_for_which_there_is_no_room_stays_as_it_is_until_there_is(at: Project) -> None:
+    import resource  # POSIX alone
+
+    write("a", bytes(12_000_000))
+    os.link("a", "b")
+    at.play("echo short > a")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000_000, limits[1]))
+    try:
+        changes = at.agent.rewind().files
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {(change.path, change.failed) for change in changes} == {("a", True), ("b", True)}
+    assert Path("a").read_text() == "short\n"
+    assert at.outcome()["a"] == "restore"
+    assert (Path("b").read_bytes(), os.path.samefile("a", "b")) == (bytes(12_000_000), True)
+
+
 @needs_git
 def test_an_index_that_another_git_holds_is_brought_back_the_next_time(at: Project) -> None:
     write("a", "1\n")
