@@ -266,7 +266,16 @@ def _items(changes: Sequence[Change], now: Mapping[bytes, Known], is_cache: Call
         else:
             decided = _decided(shown(key), before, current.facts if cache else current, other)
         items.append(_Item(key, before.facts, current.facts, decided, cache))
-    return items
+    # What was renamed is removed under its new name only if it comes back under the old one.
+    wanted = {item.before.blob for item in items if item.change.action == "leave"} - {0}
+    return [_held_back(item) if item.before == ABSENT and item.now.blob in wanted else item for item in items]
+
+
+def _held_back(item: _Item) -> _Item:
+    if item.change.action == "leave":
+        return item
+    reason = "it holds what another file was that is left"
+    return replace(item, change=FileChange(item.change.path, "leave", reason, forcible=True))
 
 
 def _foreseen(items: Iterable[_Item], kept: Checkpoints) -> tuple[FileChange, ...]:

@@ -352,6 +352,16 @@ def test_what_may_hold_all_that_is_left_of_what_was_not_kept_stays(home: Path, c
     at.agent.close()
 
 
+def test_what_was_renamed_stays_under_its_new_name_where_the_old_one_is_left(at: Project) -> None:
+    write("a", "1")
+    at.play("mv a b; echo > c")
+    write("a", "mine")
+    assert at.outcome() == {"a": "leave", "b": "leave", "c": "remove"}
+    assert [Path(name).read_text() for name in "ab"] == ["mine", "1"]
+    assert at.outcome(force=True) == {"a": "restore", "b": "remove"}
+    assert Path("a").read_text() == "1"
+
+
 def test_a_directory_that_the_user_put_something_into_stays(at: Project) -> None:
     at.play("mkdir -p made/deep; touch made/deep/x")
     write("made/mine", "mine")
