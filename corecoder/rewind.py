@@ -194,7 +194,7 @@ class Rewinder:
         now = self._kept.look({change.path for change in changes})
         items = _items(changes, now, lambda path: is_cache(full(path)))
         if any(change.anywhere for change in changes) and any(item.change.action != "leave" for item in items):
-            notes.append("what was changed by hand while a command ran counts as the command's: look for your own")
+            notes.append("look for your own: what changed by hand while a command ran is listed too")
         then, git = about.git, repository(self._kept.root)
         if then and then[0] != git[0]:
             index = self._kept.index

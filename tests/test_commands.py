@@ -167,7 +167,7 @@ def test_undo_shows_what_it_would_do_and_does_it_when_told(project: Path) -> Non
     replies = [[call("bash", command="echo two > a.txt; echo > b.txt")], "Done."]
     lines = ("change it", "/undo", "/rewind", "", "/rewind 1 --now", "/undo")
     text, agent = session(*lines, replies=replies, mode="yolo")
-    note = "  what was changed by hand while a command ran counts as the command's: look for your own\n"
+    note = "  look for your own: what changed by hand while a command ran is listed too\n"
     what = 'turn 1 ("change it")'
     assert (
         f"  restore   a.txt\n  remove    b.txt\n{note}This takes back {what}: 2 files\n/undo --now does it.\n" in text
@@ -192,7 +192,7 @@ def test_what_undo_leaves_alone_is_said_and_can_be_forced(project: Path) -> None
     assert "  leave     a.txt (somebody else changed it as well)" in text
     assert "--force also changes such files" in text
     assert "The options are --now, --force, --keep, --files and --words." in text
-    assert 'This takes back turn 1 ("go"): no files, 1 left as it is\n' in text
+    assert 'This takes back turn 1 ("go"): no files, 1 left\n' in text
     assert 'Not taken back, as 1 file had to be left: turn 1 ("go")\n/undo --now tries again; --force also' in text
     assert "Give the number of a turn" in text
     assert "  restored  a.txt" in text
@@ -211,8 +211,8 @@ def test_what_is_left_is_never_said_to_be_as_before_and_turns_are_named_from_to(
     assert 'This takes back turn 2 ("two"): no files\n' in text
     for verb in ("leave", "left"):
         assert f"  {verb:<8}  d (it holds something that may not be the turn's)\n" in text
-    assert 'This takes back turns 1 to 2 (from "one" on): 1 file, 2 left as they are\n' in text
-    assert "Put back to before turn 1: 1 file, 2 left as they are; the conversation stays\n" in text
+    assert 'This takes back turns 1 to 2 (from "one" on): 1 file, 2 left\n' in text
+    assert "Put back to before turn 1: 1 file, 2 left; the conversation stays\n" in text
 
 
 def test_compact_with_nothing_to_gain_says_so() -> None:
@@ -365,7 +365,7 @@ def test_words_or_files_alone_go_back_and_the_model_is_told_of_files(project: Pa
     text, agent = session(*lines, replies=replies, mode="yolo")
     assert "Put back to before turn 1: 1 file; the conversation stays\n" in text
     assert "The options are" in text
-    assert 'Taken back: turn 2 ("well?"); the files stay as they are\n' in text
+    assert 'Taken back: turn 2 ("well?"); the files stay\n' in text
     assert (project / "a.txt").read_text() == "one\n"
     assert [message["role"] for message in agent.session.view] == ["user", "assistant", "tool", "assistant", "user"]
     told = "[CoreCoder: the user has put files back to how they were before turn 1: a.txt]"

@@ -160,7 +160,7 @@ def _rewind(console: Console, turn: int | None, argument: str) -> None:
     result = agent.rewind(turn, force=force, keep=keep, part=part[0] if part else "both")
     _changes(console, result, done=True)
     if part == ["words"]:
-        return screen.prose(f"Taken back: {_what(result)}; the files stay as they are")
+        return screen.prose(f"Taken back: {_what(result)}; the files stay")
     if result.taken_back:
         return screen.prose(f"Taken back: {_what(result)}, {_count(result)}")
     if part == ["files"]:
@@ -190,7 +190,7 @@ def _changes(console: Console, result: Rewind, *, done: bool) -> None:
 
 
 def _what(result: Rewind) -> str:
-    first, words = result.turn.number, one_line(result.turn.words, 32)
+    first, words = result.turn.number, one_line(result.turn.words, 32 if result.turns == 1 else 20)
     if result.turns == 1:
         return f'turn {first} ("{words}")'
     return f'turns {first} to {first + result.turns - 1} (from "{words}" on)'
@@ -199,4 +199,4 @@ def _what(result: Rewind) -> str:
 def _count(result: Rewind) -> str:
     left = sum(change.action == "leave" for change in result.files)
     changed = plural(len(result.files) - left, "file") if len(result.files) > left else "no files"
-    return f"{changed}, {left} left as {'it is' if left == 1 else 'they are'}" if left else changed
+    return f"{changed}, {left} left" if left else changed
