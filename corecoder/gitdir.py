@@ -122,12 +122,13 @@ def repositories(root: Path, most: int) -> Iterator[tuple[Path, Path]]:
 
 def led_to(git: Path, top: Path) -> list[Path]:
     """The real places beyond `git` of hooks and settings of the repository at `top`: a directory that core.hooksPath
-    names, files that are included, what the hooks are links to."""
+    names, files that are included, what the hooks, their directory and the settings are links to."""
     home = Path(os.path.expanduser("~"))
-    own = [git / "config", git / "config.worktree"]
-    waiting = deque([*own, home / ".gitconfig", _settings_home(home) / "git/config"])
+    own = [git / "config", git / "config.worktree", git / "hooks"]
+    real = [Path(os.path.realpath(each)) for each in own]
+    waiting = deque([*own[:2], *real[:2], home / ".gitconfig", _settings_home(home) / "git/config"])
     seen: list[Path] = []
-    hooks = [git / "hooks"]
+    hooks = real[2:]
     while waiting and len(seen) < _MOST_INCLUDES:
         file = waiting.popleft()
         if file in seen:
@@ -140,7 +141,7 @@ def led_to(git: Path, top: Path) -> list[Path]:
             else:
                 waiting.append(Path(os.path.realpath(file.parent / path)))
     links = [Path(os.path.realpath(link)) for each in hooks for link in _links(each)]
-    return [*(file for file in seen if file not in own), *hooks[1:], *links]
+    return [file for file in (*seen, *hooks, *links) if file not in own]
 
 
 def _settings_home(home: Path) -> Path:

@@ -73,6 +73,8 @@ class GitWatch:
         for place in (*self._places, *self._found()):
             if place.parent.is_dir():  # one that was moved away is compared once it is back
                 self._kept[place] = _contents(place)
+            else:
+                self._kept.setdefault(place, {})
 
     def _found(self) -> Iterator[Path]:
         """What there is to watch in the repositories that a look finds, each of which is known from then on."""
@@ -101,10 +103,11 @@ class GitWatch:
     def _compared(self) -> list[str]:
         notes: list[str] = []
         for place, before in self._kept.items():
-            if Path(os.path.realpath(place.parent.parent)) != place.parent.parent:
-                continue  # it is another place now, and the look comes to it
-            if place.parent.is_symlink() or place.parent.is_file():  # and the directory is elsewhere
-                notes += _restored({}, _contents(place.parent))
+            in_the_way = next((each for each in reversed(place.parents) if each.is_symlink() or each.is_file()), None)
+            if in_the_way and place.parent in self._known and in_the_way != place.parent:
+                continue  # the repository is another place now, and the look comes to it
+            if in_the_way and self._is_writable(in_the_way):  # what counts would be elsewhere
+                notes += _restored({}, _contents(in_the_way))
             elif place.parent.is_dir():
                 notes += _restored(before, _contents(place))
         for _, git in self._look():

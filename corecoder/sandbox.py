@@ -222,10 +222,11 @@ def bubblewrap_arguments(policy: Policy) -> list[str]:
     options = ["--unshare-pid", "--unshare-ipc", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     for path in policy.writable:
         options += ["--bind", str(path), str(path)]
-    for path in sorted({place.parent for place in policy.guarded}):
+    for path in filter(os.path.isdir, sorted({place.parent for place in policy.guarded})):
         options += ["--bind", str(path), str(path)]  # else the directory could be moved away from under what follows
-    for path in filter(os.path.exists, policy.guarded):
-        options += ["--ro-bind", str(path), str(path)]
+    for path in policy.guarded:
+        if path.exists() and not path.is_symlink():  # on a link nothing can be mounted, and where it leads is guarded
+            options += ["--ro-bind", str(path), str(path)]
     for path in filter(os.path.exists, policy.hidden):
         options += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
     options += ["--unshare-net"] if policy.offline else []

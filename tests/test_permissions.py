@@ -84,6 +84,11 @@ def test_auto_refuses_an_edit_of_what_git_runs_whatever_it_is_called(project: Pa
         (project / name).mkdir()
     (project / "scripts/check").write_text("#!/bin/sh\n")
     (project / ".git/hooks/pre-commit").symlink_to("../../scripts/check")
+    subprocess.run(["git", "init", "-q", str(project / "aside")], check=True)
+    (project / "aside/.git/hooks").rename(project / "aside/githooks")
+    (project / "aside/.git/hooks").symlink_to("../githooks")
+    (project / "aside/.git/config").rename(project / "aside/settings")
+    (project / "aside/.git/config").symlink_to("../settings")
     with (project / ".git/config").open("a") as file:
         file.write('[Core] hooksPath = ".husky" ; ours\n[include]\n\tpath = ../more\n')
     (project / "more").write_text('[includeIf "gitdir:x"]\npath=shared/settings\n')
@@ -101,6 +106,8 @@ def test_auto_refuses_an_edit_of_what_git_runs_whatever_it_is_called(project: Pa
         "scripts/check",
         "more",
         "shared/settings",
+        "aside/githooks/pre-commit",
+        "aside/settings",
     ):
         assert isinstance(judge("auto", WriteFileTool(), file_path=path, content=""), Refuse), path
     for path in ("tree/a", "sub/a", "linked/a", "half/a", "scripts/other", "shared/a", "HEAD", ".gitignore"):

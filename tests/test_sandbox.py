@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -118,6 +119,42 @@ def test_what_makes_git_run_programs_is_put_back_as_it_was(name: str, tmp_path: 
     with unwatched.git.guard() as guarded:
         run(unwatched, "mv g .git", tmp_path)
     assert guarded.put_back == [str(git / "hooks" / "old")]
+
+
+LAYOUTS = {  # where the hooks of a repository may be, and how a command would add one
+    "ln -s ../githooks .git/hooks; mkdir githooks": ("echo x > githooks/pre-commit", "rm .git/hooks; mkdir .git/hooks"),
+    'ln -s "$PWD/githooks" .git/hooks; mkdir githooks': ("echo x > githooks/pre-commit",),
+    "ln -s ../githooks .git/hooks": ("mkdir githooks; echo x > githooks/pre-commit",),
+    "git config core.hooksPath .husky/_": ("mkdir -p .husky/_; echo x > .husky/_/pre-commit",),
+    "git config core.hooksPath tools/git/hooks": (
+        "mkdir -p tools/git/hooks; echo x > tools/git/hooks/pre-commit",
+        "mkdir -p evil/git/hooks; echo x > evil/git/hooks/pre-commit; ln -s evil tools",
+    ),
+    "git config core.hooksPath tools/git/hooks; mkdir -p tools/git/hooks": (
+        "mkdir -p evil/git/hooks; echo x > evil/git/hooks/pre-commit; mv tools t; ln -s evil tools",
+        "mv tools t; cp -r t tools; echo x > tools/git/hooks/pre-commit",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LINUX)
+def test_hooks_are_kept_as_they_are_wherever_they_lie(name: str, tmp_path: Path) -> None:
+    for number, (layout, attempts) in enumerate(LAYOUTS.items()):
+        for attempt in attempts:
+            top = tmp_path / f"{number}{attempts.index(attempt)}"
+            subprocess.run(["git", "init", "-q", str(top)], check=True)
+            shutil.rmtree(top / ".git/hooks")
+            subprocess.run(layout, shell=True, check=True, cwd=top)
+            sandbox = sandbox_for(policy_for(top, tmp_path / "home"), name)
+            hooks = (
+                top / subprocess.check_output(["git", "rev-parse", "--git-path", "hooks"], cwd=top, text=True).strip()
+            )
+            with sandbox.git.guard() as guarded:
+                assert run(sandbox, "true", top) == (0, ""), layout
+            assert guarded.put_back == []
+            with sandbox.git.guard():
+                run(sandbox, attempt, top)
+            assert not (hooks / "pre-commit").exists(), (layout, attempt)
 
 
 def test_what_a_background_job_changes_later_is_put_back_once_a_command_runs_or_the_session_ends(project: Path) -> None:
