@@ -99,9 +99,31 @@ def git_directories(top: Path) -> list[Path]:
         return [Path(os.path.realpath(git))]
 
 
+def directories_in(git: Path, kinds: tuple[str, ...] = ("modules", "worktrees")) -> Iterator[Path]:
+    """`git` and the git directories in it, those of submodules (which may be named like paths) and of linked worktrees;
+    a link among them as it is."""
+    yield git
+    waiting = [git / kind for kind in kinds]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as scan:
+                entries = list(scan)
+        except OSError:
+            continue
+        for entry in entries:
+            path = Path(entry.path)
+            if entry.is_symlink():
+                yield path
+            elif (path / "HEAD").exists():
+                yield path
+                waiting += [path / kind for kind in kinds]
+            elif entry.is_dir():
+                waiting.append(path)
+
+
 def repositories(root: Path, most: int) -> Iterator[tuple[Path, Path]]:
     """(top, git directory) of every repository at or below `root` that a look at `most` entries comes to, breadth
-    first; a bare one is its own top."""
+    first, with the git directories in it; a bare one is its own top."""
     waiting = deque([root])
     while waiting and most > 0:
         top = waiting.popleft()
@@ -112,10 +134,10 @@ def repositories(root: Path, most: int) -> Iterator[tuple[Path, Path]]:
             continue
         most -= len(entries)
         if entries.keys() >= _PIECES:
-            yield top, top
+            yield from ((top, git) for git in directories_in(top))
             continue
         if ".git" in entries:
-            yield from ((top, git) for git in git_directories(top))
+            yield from ((top, each) for git in git_directories(top) for each in directories_in(git))
         folders = (entry for entry in entries.values() if entry.is_dir(follow_symlinks=False))
         waiting.extend(Path(entry.path) for entry in folders if entry.name != ".git")
 

@@ -18,11 +18,13 @@ from dataclasses import field
 from pathlib import Path
 
 from .folder import held
-from .gitdir import PLAIN_CONFIG, RUNS, WRITTEN_BY_GIT, led_to, repositories
+from .gitdir import PLAIN_CONFIG, RUNS, WRITTEN_BY_GIT, led_to, lines_of, repositories
 from .values import dataclass
 
 _MOST_ENTRIES = 4_000
 _CLOCK = 1.0  # seconds that a file system's time may lag behind
+
+_COMMON = ["../..", ""]  # what `git worktree add` writes
 
 _Content = tuple[bytes, int]  # bytes (of a link: where it points) and st_mode
 
@@ -81,7 +83,7 @@ class GitWatch:
         for top, git in self._look():
             self._known.add(git)
             if self._is_writable(git):
-                yield from (git / name for name in RUNS)
+                yield from [git] if git.is_symlink() else (git / name for name in RUNS)
             if (top / ".git").is_file():
                 yield top / ".git"
             yield from filter(self._is_writable, led_to(git, top))
@@ -119,6 +121,12 @@ class GitWatch:
     def _made_harmless(self, git: Path) -> Iterator[str]:
         """Takes out of a new git directory what a plain `git init` or `git clone` does not put there. What is older
         than this session is a person's: that of a repository that was moved, or is found only now."""
+        if git.is_symlink():
+            yield from _restored({}, _contents(git) if self._is_ours(git) else {})
+            return
+        shared = git / "commondir"
+        if self._is_ours(shared) and lines_of(shared) != _COMMON:
+            yield from _restored({}, _contents(shared))
         hooks = _contents(git / "hooks")
         for path in hooks:
             if path.suffix != ".sample" and self._is_ours(path):

@@ -24,7 +24,7 @@ from typing import Any
 from . import landlock
 from .child import Start
 from .errors import ConfigError
-from .gitdir import RUNS, common_directory, git_directory, led_to
+from .gitdir import RUNS, directories_in, git_directories, led_to
 from .gitwatch import GitWatch
 from .jobs import aside
 from .values import dataclass
@@ -84,7 +84,9 @@ def policy_for(root: Path, home: Path, *, offline: bool = False) -> Policy:
     root, user = Path(os.path.realpath(root)), Path(os.path.realpath(os.path.expanduser("~")))
     if user.is_relative_to(root):
         raise ConfigError(f"{root} holds the home directory, so nothing in it could be kept from a command.")
-    git = list(_git_directories(root))
+    # Those of linked worktrees are only watched: where something is mounted, git could not remove one.
+    found = dict.fromkeys(each for git in git_directories(root) for each in directories_in(git, ("modules",)))
+    git = [each for each in found if not each.is_symlink()]
     places = [root, *git, *map(Path, ("/tmp", "/var/tmp", tempfile.gettempdir())), *(user / name for name in CACHES)]
     hidden = _real([home, *(user / name for name in HIDDEN)])
     guarded = [place / name for place in git for name in RUNS]
@@ -104,22 +106,6 @@ def policy_for(root: Path, home: Path, *, offline: bool = False) -> Policy:
 def _real(paths: Iterable[Path]) -> list[Path]:
     """The real places of `paths`, each once."""
     return list(dict.fromkeys(Path(os.path.realpath(path)) for path in paths))
-
-
-def _git_directories(root: Path) -> Iterator[Path]:
-    """The git directory of the project, those of its submodules and, for a worktree, the one it shares
-    (gitrepository-layout(5))."""
-    found = git_directory(root)
-    if found is None:
-        return
-    git = Path(os.path.realpath(found))
-    for place, directories, files in os.walk(git):
-        if place == str(git) or {"HEAD", "config"}.issubset(files):
-            yield Path(place)
-        below = directories if place != str(git) else [name for name in directories if name == "modules"]
-        directories[:] = [name for name in below if name not in ("objects", "refs", "logs", "hooks", "info")]
-    if (shared := common_directory(git)) != git:
-        yield Path(os.path.realpath(shared))
 
 
 # How programs say that they were denied something: strerror(3) of EACCES, EPERM and EROFS; without a network, curl(1)

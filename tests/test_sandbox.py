@@ -66,6 +66,8 @@ def test_work_in_the_project_goes_on_as_ever(name: str, tmp_path: Path) -> None:
             f'{sys.executable} -c \'import tempfile, subprocess; print(subprocess.check_output(["echo", "hi"]))\'',
             "cat /dev/null > /dev/null; head -c 3 /dev/urandom > r; echo done > /dev/stdout",
             "cat <(echo b) | sort",
+            "git worktree add -q -f w && git -C w status",
+            "git worktree remove w && git worktree prune",
         ):
             with sandbox.git.guard() as guarded:
                 assert run(sandbox, command, field.project)[0] == 0, command
@@ -146,9 +148,8 @@ def test_hooks_are_kept_as_they_are_wherever_they_lie(name: str, tmp_path: Path)
             shutil.rmtree(top / ".git/hooks")
             subprocess.run(layout, shell=True, check=True, cwd=top)
             sandbox = sandbox_for(policy_for(top, tmp_path / "home"), name)
-            hooks = (
-                top / subprocess.check_output(["git", "rev-parse", "--git-path", "hooks"], cwd=top, text=True).strip()
-            )
+            asked = subprocess.check_output(["git", "rev-parse", "--git-path", "hooks"], cwd=top, text=True)
+            hooks = top / asked.strip()
             with sandbox.git.guard() as guarded:
                 assert run(sandbox, "true", top) == (0, ""), layout
             assert guarded.put_back == []
@@ -188,7 +189,8 @@ def test_what_git_itself_writes_into_a_new_repository_stays(project: Path) -> No
     with sandbox.git.guard() as guarded:
         command = (
             f"git init -q a && {git} -C a commit -q --allow-empty -m x && git clone -q a b && "
-            f"{git} -C b worktree add -q ../c && {git} -C b submodule --quiet add $PWD/a s && mv b d"
+            f"{git} -C b worktree add -q ../c && {git} -C b submodule --quiet add $PWD/a s/t && "
+            f"{git} -C b commit -qm s && git clone -q b e && {git} -C e submodule --quiet update --init && mv b d"
         )
         assert run(sandbox, command, project)[0] == 0
     assert guarded.put_back == []
