@@ -26,20 +26,10 @@ from .child import Start
 from .errors import ConfigError
 from .gitdir import RUNS, directories_in, git_directories, led_to
 from .gitwatch import GitWatch
+from .homeplaces import HIDDEN, HIDDEN_ANYWHERE, caches
 from .jobs import aside
 from .values import dataclass
 
-# Keys and other agents' files, below the home directory.
-HIDDEN = (
-    ".ssh .gnupg .aws .azure .config/gcloud .config/gh .config/op .kube .docker/config.json .netrc .git-credentials "
-    ".npmrc .pypirc .cargo/credentials .cargo/credentials.toml .password-store .local/share/keyrings .terraform.d "
-    ".claude .claude.json .codex .gemini .pi .aider .config/github-copilot .mozilla .config/google-chrome"
-).split()
-# What package managers and compilers write below the home directory.
-CACHES = (
-    ".cache/pip .cache/uv .cache/pypoetry .cache/pre-commit .cache/go-build .cache/yarn .npm .yarn .pnpm-store "
-    ".local/share/pnpm .cargo/registry .cargo/git go/pkg/mod .gradle/caches .m2/repository"
-).split()
 # What root needs to work on files of other users, as in a container; nothing that reaches other processes
 # (capabilities(7)).
 KEPT_CAPABILITIES = {
@@ -87,8 +77,9 @@ def policy_for(root: Path, home: Path, *, offline: bool = False) -> Policy:
     # Those of linked worktrees are only watched: where something is mounted, git could not remove one.
     found = dict.fromkeys(each for git in git_directories(root) for each in directories_in(git, ("modules",)))
     git = [each for each in found if not each.is_symlink()]
-    places = [root, *git, *map(Path, ("/tmp", "/var/tmp", tempfile.gettempdir())), *(user / name for name in CACHES)]
-    hidden = _real([home, *(user / name for name in HIDDEN)])
+    places = [root, *git, *map(Path, ("/tmp", "/var/tmp", tempfile.gettempdir()))]
+    places += caches(user, os.environ.get("PATH", ""))
+    hidden = _real([home, *(user / name for name in HIDDEN), *map(Path, HIDDEN_ANYWHERE)])
     guarded = [place / name for place in git for name in RUNS]
     guarded += [root / ".git"] if (root / ".git").is_file() else []
     writable = [place for place in _real(places) if place.exists() and not user.is_relative_to(place)]

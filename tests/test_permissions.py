@@ -138,6 +138,10 @@ SECRETS = [
     "~/.cargo/credentials.toml",
     "~/.mozilla/firefox/x/logins.json",
     "~/.config/git/credentials",
+    "~/.m2/settings.xml",
+    "~/.config/chromium/Default/Cookies",
+    "~/.local/share/opencode/auth.json",
+    "/run/secrets/db",
     "~/.vault-token",
     "/etc/ssh/ssh_host_ed25519_key",
 ]

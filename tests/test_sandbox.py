@@ -231,11 +231,29 @@ def test_a_policy_names_what_is_there(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("HOME", str(user))
     policy = policy_for(project, home)
     assert {project, project / ".git", user / ".npm"} < set(policy.writable)
-    assert {home, user / "keys", user / ".aws", user / ".netrc"} < set(policy.hidden)  # what comes to exist as well
+    assert {home, user / "keys", user / ".aws", user / ".netrc", user / ".pgpass"} < set(
+        policy.hidden
+    )  # what comes to exist as well
+    assert {user / ".pgpass", user / ".bash_history", user / ".config/chromium", Path("/run/secrets")} < set(
+        policy.hidden
+    )
     assert project / ".git/hooks" in policy.guarded
     for wide in (user, tmp_path, Path("/")):
         with pytest.raises(ConfigError, match="holds the home directory"):
             policy_for(wide, home)
+
+
+def test_no_cache_is_writable_from_which_programs_are_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = project.parent / "user"
+    monkeypatch.setenv("HOME", str(user))
+    monkeypatch.setenv("PATH", f"{user}/.cache/uv/x/bin:{user}/link:{user}/.local/share/pnpm:{user}/.yarn/bin:/bin")
+    for name in (".cache/uv", ".cache/pip", ".npm/bin", ".local/share/pnpm/store", ".yarn/bin", ".yarn/berry"):
+        (user / name).mkdir(parents=True)
+    (user / "link").symlink_to(".npm/bin")
+    (user / ".cache/pre-commit").mkdir()
+    writable = policy_for(project, user / ".corecoder").writable
+    written = {str(each.relative_to(user)) for each in writable if each.is_relative_to(user)}
+    assert written == {".cache/pip", ".local/share/pnpm/store", ".yarn/berry"}
 
 
 def test_a_worktree_may_write_the_directory_it_shares(tmp_path: Path) -> None:
