@@ -121,6 +121,19 @@ def directories_in(git: Path, kinds: tuple[str, ...] = ("modules", "worktrees"))
                 waiting.append(path)
 
 
+def pieces_of(git: Path) -> set[Path]:
+    """What git needs to take `git` for its own, as far as it is there and not empty."""
+    return {git / name for name in _PIECES if (git / name).is_file() or next(_entries(git / name), None)}
+
+
+def _entries(directory: Path) -> Iterator[str]:
+    try:
+        with os.scandir(directory) as scan:
+            yield from (entry.name for entry in scan)
+    except OSError:
+        return
+
+
 def repositories(root: Path, most: int) -> Iterator[tuple[Path, Path]]:
     """(top, git directory) of every repository at or below `root` that a look at `most` entries comes to, breadth
     first, with the git directories in it; a bare one is its own top."""
