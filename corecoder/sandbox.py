@@ -12,7 +12,6 @@ changed by a confined command at all, be it with the best of intentions.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from typing import Any
 
 from . import landlock
 from .child import Start
+from .denials import Denials
 from .errors import ConfigError
 from .gitdir import RUNS, directories_in, git_directories, led_to
 from .gitwatch import GitWatch
@@ -99,12 +99,6 @@ def _real(paths: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(Path(os.path.realpath(path)) for path in paths))
 
 
-# How programs say that they were denied something: strerror(3) of EACCES, EPERM and EROFS; without a network, curl(1)
-# and getaddrinfo(3) too.
-_DENIED = r"permission denied|operation not permitted|read-only file system"
-_NO_NETWORK = r"could not resolve|name resolution|network is unreachable|getaddrinfo"
-
-
 class Sandbox:
     """A backend that was tried and works here, with the policy it holds commands to."""
 
@@ -116,10 +110,12 @@ class Sandbox:
         """One sentence for a person."""
         return f"{self.name.capitalize()} confines commands: they {self._bounds()}. Left open: {self.leaves_open}."
 
-    def denial(self, code: int | None, output: str) -> str:
-        """What to tell the model where a command that ended with `code` was probably denied something, else ""."""
-        signs = f"{_DENIED}|{_NO_NETWORK}" if self.policy.offline else _DENIED
-        if not code or not re.search(signs, output, re.IGNORECASE):
+    def denial(self, code: int | None, output: str, cwd: Path) -> str:
+        """What to tell the model where a command that began in `cwd` and ended with `code` was probably denied
+        something, else ""."""
+        policy = self.policy
+        denials = Denials(policy.writable, policy.guarded, policy.hidden, policy.offline)
+        if not denials.are_told(output, cwd, failed=bool(code)):
             return ""
         return (
             f"confined: commands {self._bounds()}; if that is what failed here and the task needs it, call again with "
@@ -128,7 +124,10 @@ class Sandbox:
 
     def _bounds(self) -> str:
         network = ", and have no network" if self.policy.offline else ""
-        return f"write only in the project, temporary directories and package caches, and see no keys{network}"
+        return (
+            "write only in the project, temporary directories and package caches, change nothing there that makes git "
+            f"run programs, and see no keys{network}"
+        )
 
 
 def choose(policy: Policy, wanted: str = "auto") -> tuple[Sandbox | None, str]:

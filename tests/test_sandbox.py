@@ -83,12 +83,47 @@ def test_a_denial_is_told_from_a_failure(name: str, tmp_path: Path) -> None:
     project = tmp_path / "confined"
     project.mkdir()
     sandbox = sandbox_for(Policy((project,), offline=True), name)
-    code, output = run(sandbox, f"echo x > {tmp_path}/f", project)
-    assert "unconfined" in sandbox.denial(code, output)
-    code, output = run(sandbox, "curl -sS http://example.invalid || getent hosts example.invalid", project)
-    assert sandbox.denial(1, "curl: (6) Could not resolve host: example.invalid")
-    assert sandbox.denial(1, "AssertionError") == ""
-    assert sandbox.denial(0, "Permission denied") == ""
+    (tmp_path / "kept").write_text("")
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    for command in (
+        f"echo x > {tmp_path}/f",
+        f"touch {tmp_path}/f 2>&1 | tail -3",
+        f"touch {tmp_path}/f || echo failed",
+        "mkdir ../d; true",
+        f'{sys.executable} -c \'open("../kept", "a")\'; true',
+        *(
+            ("curl -sS http://example.invalid || true", "curl -sS http://127.0.0.1:9 | cat")
+            if shutil.which("curl")
+            else ()
+        ),
+    ):
+        code, output = run(sandbox, command, project)
+        assert "unconfined" in sandbox.denial(code, output, project), (command, output)
+    (project / "script").write_text("")
+    for command in ("./script", "cat missing", "echo AssertionError; false", f"cat {tmp_path}/kept/x"):
+        code, output = run(sandbox, command, project)
+        assert code
+        assert sandbox.denial(code, output, project) == "", (command, output)
+    for line in ("Permission denied", f"a.py:7: '{tmp_path}/f': Permission denied", "a:1: could not resolve"):
+        assert sandbox.denial(0, line, project) == ""
+    assert sandbox.denial(1, "kill: (1) - Operation not permitted", project)
+    assert sandbox.denial(1, "umount: device or resource busy", project) == ""
+
+
+def test_a_denial_that_is_not_the_sandboxs_is_no_reason_to_leave_it(tmp_path: Path) -> None:
+    policy = Policy((tmp_path,), (tmp_path / ".git/config",), (Path("/etc/hidden"),))
+    sandbox = Sandbox("none", subprocess.Popen, "", policy)
+    assert sandbox.denial(1, "grep: /etc/hidden/x: Permission denied", tmp_path) == ""  # there is nothing to read
+    assert sandbox.denial(1, "touch: cannot touch '/proc/1/nothing/x': Permission denied", tmp_path) == ""
+    assert sandbox.denial(6, "curl: (6) Could not resolve host: example.invalid", tmp_path) == ""  # not offline
+    assert sandbox.denial(4, "error: could not write config file .git/config: Device or resource busy", tmp_path)
+
+
+def test_with_bubblewrap_a_setting_of_git_that_cannot_be_written_is_a_denial(project: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    sandbox = sandbox_for(policy_for(project, project.parent / "home"), "bubblewrap")
+    for command in ("git config core.pager x", "git config core.pager x || true", "echo x > .git/hooks/update"):
+        assert "makes git run programs" in sandbox.denial(*run(sandbox, command, project), project), command
 
 
 @pytest.mark.parametrize("name", LINUX)

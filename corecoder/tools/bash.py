@@ -84,14 +84,14 @@ class BashTool(Tool):
         capture = Capture(ctx.spill, ctx.output)
         running = workspace.processes.running
         guard = ctx.sandbox.git.guard(lambda: bool(running())) if ctx.sandbox else nullcontext(Guarded())
-        kept = _pieces_of_git(workspace)
+        cwd, kept = workspace.cwd, _pieces_of_git(workspace)
         with guard as guarded:
             outcome = run(
                 command,
                 capture,
                 workspace.processes,
-                cwd=workspace.cwd,
-                env=environment(os.environ, {**workspace.env, "PWD": str(workspace.cwd)}, ctx.secrets),
+                cwd=cwd,
+                env=environment(os.environ, {**workspace.env, "PWD": str(cwd)}, ctx.secrets),
                 timeout=_FIRST_LOOK if background else timeout,
                 token=ctx.token,
                 start=ctx.sandbox.start if ctx.sandbox else subprocess.Popen,
@@ -110,7 +110,7 @@ class BashTool(Tool):
         notes += [_ended(job) for job in [*ended, *workspace.processes.ended_jobs()]]
         if put_back := guarded.put_back:
             notes.append(f"put back as it was, for it makes git run programs: {one_line(', '.join(put_back), 300)}")
-        if ctx.sandbox and (denial := ctx.sandbox.denial(outcome.code, capture.text()[-4_000:])):
+        if ctx.sandbox and (denial := ctx.sandbox.denial(outcome.code, capture.text()[-4_000:], cwd)):
             notes.append(denial)
         result = _result(workspace, capture, outcome, notes)
         lost = sorted(kept - _pieces_of_git(workspace))
