@@ -98,9 +98,9 @@ def test_other_names_of_a_command_lead_to_it() -> None:
         assert found[0].name == name
 
 
-def test_commands_that_only_look_may_run_while_a_turn_is_under_way() -> None:
-    looking = {command.name for command in COMMANDS if command.anytime}
-    assert looking == {"help", "context", "tokens", "diff", "sessions", "jobs", "tools", "config"}
+def test_commands_that_look_or_change_the_mode_may_run_while_a_turn_is_under_way() -> None:
+    anytime = {command.name for command in COMMANDS if command.anytime}
+    assert anytime == {"help", "mode", "context", "tokens", "diff", "sessions", "jobs", "tools", "config"}
 
 
 class Typed(Plain):

@@ -67,8 +67,9 @@ Choices = Callable[[Console], Iterable[tuple[str, str]]]
 class Command:
     """One slash command. `usage` names its arguments, "" for none; `help` is the docstring of its function.
 
-    `anytime` says that it only looks and may run while a turn is under way; `choices` gives what may be completed as
-    its argument, each with a word on what it is, and does not wait for anything; `also` are other names for it.
+    `anytime` says that it may run while a turn is under way, as it only looks or waits for nothing; `choices` gives
+    what may be completed as its argument, each with a word on what it is, and does not wait for anything; `also` are
+    other names for it.
     """
 
     name: str
