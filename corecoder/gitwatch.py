@@ -105,18 +105,24 @@ class GitWatch:
     def _compared(self) -> list[str]:
         notes: list[str] = []
         for place, before in self._kept.items():
-            in_the_way = next((each for each in reversed(place.parents) if each.is_symlink() or each.is_file()), None)
-            if in_the_way and place.parent in self._known and in_the_way != place.parent:
-                continue  # the repository is another place now, and the look comes to it
-            if in_the_way and self._is_writable(in_the_way):  # what counts would be elsewhere
-                notes += _restored({}, _contents(in_the_way))
-            elif place.parent.is_dir():
-                notes += _restored(before, _contents(place))
+            notes += self._as_it_was(place, before)
         for _, git in self._look():
             if git not in self._known and self._is_writable(git):
                 self._known.add(git)
                 notes += self._made_harmless(git)
         return notes
+
+    def _as_it_was(self, place: Path, before: dict[Path, _Content]) -> Iterable[str]:
+        link = next((each for each in reversed(place.parents) if each.is_symlink()), None)
+        if place.parent in self._known:  # what lies in a git directory
+            if link and link != place.parent:
+                return ()  # the repository is another place now, and the look comes to it
+            if link or place.parent.is_file():  # and the directory is elsewhere
+                return _restored({}, _contents(place.parent))
+        elif link:
+            led_astray = self._is_writable(link) and _contents(place) not in ({}, before)
+            return _restored({}, _contents(link)) if led_astray else ()
+        return _restored(before, _contents(place)) if place.parent.is_dir() else ()
 
     def _made_harmless(self, git: Path) -> Iterator[str]:
         """Takes out of a new git directory what a plain `git init` or `git clone` does not put there. What is older

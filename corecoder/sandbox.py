@@ -199,7 +199,8 @@ def bubblewrap_arguments(policy: Policy) -> list[str]:
     for path in policy.writable:
         options += ["--bind", str(path), str(path)]
     for path in filter(os.path.isdir, sorted({place.parent for place in policy.guarded})):
-        options += ["--bind", str(path), str(path)]  # else the directory could be moved away from under what follows
+        if any(path.is_relative_to(each) for each in policy.writable):
+            options += ["--bind", str(path), str(path)]  # else it could be moved away from under what follows
     for path in policy.guarded:
         if path.exists() and not path.is_symlink():  # on a link nothing can be mounted, and where it leads is guarded
             options += ["--ro-bind", str(path), str(path)]

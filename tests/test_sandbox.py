@@ -193,6 +193,23 @@ def test_hooks_are_kept_as_they_are_wherever_they_lie(name: str, tmp_path: Path)
             assert not (hooks / "pre-commit").exists(), (layout, attempt)
 
 
+@pytest.mark.parametrize("name", LINUX)
+def test_what_comes_to_lie_where_hooks_would_be_stays_if_it_holds_none(name: str, project: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    subprocess.run(["git", "-C", str(project), "config", "core.hooksPath", "tools/git/hooks"], check=True)
+    sandbox = sandbox_for(policy_for(project, project.parent / "home"), name)
+    for command in (
+        "echo x > tools",
+        "rm tools; mkdir other; ln -s other tools",
+        "rm tools; mkdir -p tools/git; echo x > tools/git/x",
+        "mv tools moved; ln -s moved tools",
+    ):
+        with sandbox.git.guard() as guarded:
+            assert run(sandbox, command, project) == (0, "")
+        assert guarded.put_back == []
+        assert (project / "tools").exists()
+
+
 def test_what_a_background_job_changes_later_is_put_back_once_a_command_runs_or_the_session_ends(project: Path) -> None:
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     config = project / ".git" / "config"
