@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +67,16 @@ def common_directory(git: Path) -> Path:
     Raises OSError."""
     link = git / "commondir"
     return git / os.fsdecode(link.read_bytes().strip()) if link.is_file() else git
+
+
+def regular_file(path: Path, most: int) -> bytes | None:
+    """The content of a regular file of at most `most` bytes, None for anything else. Never waits, as a pipe would."""
+    try:
+        with open(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb") as file:
+            content = file.read(most + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+    except (OSError, ValueError):
+        return None
+    return content if content is None or len(content) <= most else None
 
 
 def is_of_git(place: Path, root: Path) -> bool:

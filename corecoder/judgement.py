@@ -76,9 +76,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Part:
-    """One simple command: its words, why it is not certainly read-only ("" if it is), the secret that it may read."""
+    """One simple command: its words, where it may run, why it is not certainly read-only ("" if it is), the secret that
+    it may read."""
 
     words: tuple[str, ...]
+    directories: tuple[Path, ...]
     doubt: str = ""
     secret: str = ""
 
@@ -89,21 +91,23 @@ def judge(command: str, place: Place) -> list[Part]:
     if "cd" not in command:
         known["PWD"] = str(place.directory)
     found = [Simple(_unwrapped(simple.words), simple.reads) for simple in simple_commands(command, known)]
-    directories = _directories(place, found)
+    directories = tuple(_directories(place, found))
     return [_judged(simple, place, directories) for simple in found]
 
 
-def _judged(simple: Simple, place: Place, directories: Sequence[Path]) -> Part:
+def _judged(simple: Simple, place: Place, directories: tuple[Path, ...]) -> Part:
     words = simple.words
     doubt = why_not_harmless(words)
     doubt = doubt or _doubt_about_the_place(words[0], place, directories)
     try:
         secret = "" if doubt and not simple.reads else _secret(simple, place, directories)
     except TooMany:
-        return Part(words, f"`{words[0]}` would read too many files to be sure that none holds secrets; name fewer")
+        return Part(
+            words, directories, f"`{words[0]}` would read too many files to be sure that none holds secrets; name fewer"
+        )
     if secret:
         doubt = f"`{words[0]}` would read {secret}, which may hold secrets"
-    return Part(words, doubt, secret)
+    return Part(words, directories, doubt, secret)
 
 
 def _doubt_about_the_place(name: str, place: Place, directories: Sequence[Path]) -> str:

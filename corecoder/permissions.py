@@ -294,7 +294,7 @@ class Permissions:
         why = doubted[0].doubt if doubted else ""
         if lost:
             return _Facts(why=WHY, secret=secret, changed=changed, lost=True)
-        prefixes = None if changed else _prefixes(doubted, parts, place)
+        prefixes = None if changed else _prefixes(doubted, place)
         return _Facts(harmless=not doubted, why=why, secret=secret, prefixes=prefixes, changed=changed)
 
     def _secret(self, tool: Tool, arguments: dict[str, Any], real: Path | None) -> str:
@@ -400,15 +400,14 @@ def _is_possible(path: object) -> bool:
         return False
 
 
-def _prefixes(doubted: Sequence[Part], parts: Sequence[Part], place: Place) -> tuple[Prefix, ...] | None:
+def _prefixes(doubted: Sequence[Part], place: Place) -> tuple[Prefix, ...] | None:
     """What "always" would allow so that all of `doubted` may run, None if one of them gets no prefix."""
     from .prefixes import prefix  # as above
 
-    moved = any(part.words[0] == "cd" for part in parts)
     found: list[Prefix] = []
     for part in doubted:
-        one = prefix(part.words, place.directory)
-        if one is None or (moved and "/" in part.words[0]):
+        one = prefix(part.words, part.directories, place.project)
+        if one is None:
             return None
         found.append(one)
     return tuple(dict.fromkeys(found))

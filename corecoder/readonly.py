@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from .gitdir import PLAIN_CONFIG
+from .gitdir import PLAIN_CONFIG, led_to, lines_of, regular_file
 from .shellparse import ANY, GLOB
 from .text import one_line
 
@@ -102,8 +102,9 @@ _GIT = frozenset(
 )
 _GIT_OPTIONS = frozenset(
     "--output --ext-diff --textconv --filters -O --open-files-in-pager --contents --batch --batch-command --stdin "
-    "--pathspec-from-file".split()
+    "--pathspec-from-file --submodule --recurse-submodules".split()
 )
+_SUBMODULE = frozenset({"--submodule", "--submodule=log", "--submodule=short"})  # and not `diff`, which runs git in it
 # Variables that make whatever is started run something else: ld.so(8), bash(1), iconv(1).
 _STEERS_ALL = r"LD_\w+|DYLD_\w+|BASH\w*|ENV|SHELLOPTS|PS4|GCONV_PATH"
 _STEERS = {
@@ -117,6 +118,11 @@ _STEERING = (
     r"|GRADLE_\w+|RUSTC\w*|RUSTFLAGS|RUSTUP_\w+|CARGO\w*|GO[A-Z]+|CC|CXX|LD|AR|AS|CFLAGS|CXXFLAGS|LDFLAGS|MAKE\w*"
     r"|SHELL|EDITOR|VISUAL|\w*PAGER|BROWSER|LESS\w*|MAN\w*|SSH_\w+|RSYNC_\w+|DOCKER_\w+|TAR_OPTIONS"
 )
+_HEAD = re.compile(rb"ref: refs/[^\s]+\n?|[0-9a-f]{40}\n?")
+_MOST_HEAD_BYTES = 200  # git reads no more than 255
+_MOST_BYTES = 100_000_000
+# A setting of the user's own with which `git log -p` runs what the settings of a repository inside this one say.
+_SHOWS_SUBMODULES = re.compile(r"\s*(?:\[.*\])?\s*submodule\s*=\s*\"?diff", re.IGNORECASE)
 _GITLINK = (0o160000).to_bytes(4, "big")  # the mode of an index entry that is a repository of its own
 
 
@@ -139,7 +145,8 @@ def why_not_harmless(words: Sequence[str]) -> str:
             return f"`{name}` is known to be harmless only in forms like `{example}`"
     if forbidden is None:
         return f"`{one_line(name, 30)}` is not known to be harmless"
-    named = next((argument for argument in arguments if names_option(argument, forbidden)), None)
+    free = _SUBMODULE if name.startswith("git ") else _NONE
+    named = next((each for each in arguments if each not in free and names_option(each, forbidden)), None)
     if named is None:
         return ""
     return f"`{name}` with `{one_line(named.replace(GLOB, '*'), 30)}` may write, run or read something else"
@@ -183,18 +190,34 @@ def is_plain_repository(directory: Path) -> bool:
     """Whether nothing in the repository that holds `directory` makes git run a program: no setting that is not known to
     be harmless, no hook of a command that reads, no repository inside it, whose settings would count as well, and
     nothing that says that they lie elsewhere (gitrepository-layout(5))."""
-    above = (each for each in (directory, *directory.parents) if _lies_there(each / ".git", each / "HEAD"))
-    git = next(above, directory) / ".git"
-    if git.is_symlink() or _lies_there(git / "commondir", git / "config.worktree"):
+    git = certain_repository(directory)
+    if git is None or _lies_there(git / "commondir", git / "config.worktree"):
         return False
-    try:
-        config = (git / "config").read_text("utf-8", "replace")
-        index = (git / "index").read_bytes() if (git / "index").exists() else b""
-    except OSError:
-        return False  # none, a bare one or a linked one: which configuration counts is not certain
-    if not all(map(PLAIN_CONFIG.fullmatch, config.split("\n"))):
+    config = regular_file(git / "config", _MOST_BYTES)
+    index = regular_file(git / "index", _MOST_BYTES) if _lies_there(git / "index") else b""
+    if config is None or index is None:
+        return False
+    if not all(map(PLAIN_CONFIG.fullmatch, config.decode("utf-8", "replace").split("\n"))):
+        return False
+    own = (*led_to(git, git.parent), Path("/etc/gitconfig"))
+    if any(map(_SHOWS_SUBMODULES.match, itertools.chain.from_iterable(map(lines_of, own)))):
         return False
     return not (_GITLINK in index or (git / "hooks/post-index-change").exists() or any(git.glob("sharedindex.*")))
+
+
+def certain_repository(directory: Path) -> Path | None:
+    """The git directory that git finds from `directory`, None where it is not certain which that is.
+
+    git goes upwards from the real place and passes over a `.git` that lacks one of its pieces: where one lies that it
+    might pass over or follow, what it comes to is not certain."""
+    real = Path(os.path.realpath(directory))
+    top = next((each for each in (real, *real.parents) if _lies_there(each / ".git", each / "HEAD")), real)
+    git = top / ".git"
+    head = git / "HEAD"
+    if any(each.is_symlink() or not os.access(each, os.X_OK) for each in (git, git / "objects", git / "refs")):
+        return None
+    taken = _HEAD.fullmatch(regular_file(head, _MOST_HEAD_BYTES) or b"") and not head.is_symlink()
+    return git if taken and all(map(os.path.isdir, (git / "objects", git / "refs"))) else None
 
 
 def _lies_there(*paths: Path) -> bool:

@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from .gitdir import common_directory, git_directory
+from .gitdir import common_directory, git_directory, regular_file
 from .jobs import CancelToken
 from .text import listed, printable
 from .values import dataclass
@@ -37,6 +37,7 @@ CACHES = frozenset((b"node_modules", b"__pycache__"))
 _CACHE_MARKS = frozenset((b"CACHEDIR.TAG", b"pyvenv.cfg"))
 _CACHE_TAG = b"Signature: 8a477f597d28d172789f06886806bc55"  # bford.info/cachedir
 _CACHE_MOST = 5_000  # entries looked at of one
+_MOST_REF_BYTES = 100_000_000  # of a file of refs
 _GIT_TIMEOUT = 10.0  # seconds
 # core.fsmonitor names a program. The rest is what git should not read or write for us.
 _GIT_COMMAND = (
@@ -210,17 +211,20 @@ def repository(root: Path) -> tuple[str, str]:
     name = ""
     refs: dict[str, str] = {}
     with contextlib.suppress(OSError, ValueError):  # changed in this moment: then it is said to differ
-        name = (git / "HEAD").read_text("utf-8", "replace").strip()
+        name = _text(git / "HEAD").strip()
         common = common_directory(git)
-        packed = common / "packed-refs"
-        lines = packed.read_text("utf-8", "replace").splitlines() if packed.exists() else []
+        lines = _text(common / "packed-refs").splitlines()
         refs = {ref: commit for commit, _, ref in (line.partition(" ") for line in lines if line[:1] not in "#^")}
         for path in (common / "refs").rglob("*"):
             if path.is_file():
-                refs[path.relative_to(common).as_posix()] = path.read_text("utf-8", "replace").strip()
+                refs[path.relative_to(common).as_posix()] = _text(path).strip()
     ref = name.removeprefix("ref: ")
     digest = hashlib.sha256(repr(sorted(refs.items())).encode()).hexdigest()
     return f"{ref} {refs.get(ref, '')}", digest
+
+
+def _text(path: Path) -> str:
+    return (regular_file(path, _MOST_REF_BYTES) or b"").decode("utf-8", "replace")
 
 
 def differs(old: Known, new: Known) -> bool:

@@ -13,6 +13,10 @@ def _blocks(text: str) -> tuple[str, ...]:
 
 
 HARMLESS = _blocks(r"""
+git log --submodule=short
+
+git diff --submodule=log src
+
 ls
 
 ls -la
@@ -506,6 +510,14 @@ ls -a
 """)
 
 _DANGEROUS = _blocks(r"""
+git log -p --submodule=diff
+
+git log -p --subm=diff
+
+git show --su=diff
+
+git grep --recurse-submodules x
+
 rm -rf x
 
 rm -r -f /x

@@ -26,7 +26,7 @@ from corecoder.permissions import Permissions
 from corecoder.scripted import ScriptedLLM, call
 from corecoder.session import Session
 from corecoder.sessiondir import project_directory
-from corecoder.snapshot import ignored_directories
+from corecoder.snapshot import ignored_directories, repository
 from corecoder.tool import Workspace
 
 posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX file modes and links")
@@ -640,6 +640,15 @@ def test_looking_at_a_repository_runs_nothing_of_its_choosing(at: Project, proje
     git("config", "core.hooksPath", str(project))
     assert ignored_directories(project) == frozenset()
     assert not Path("ran").exists()
+
+
+@posix
+@needs_git
+def test_looking_at_a_repository_waits_for_no_pipe_in_it(project: Path) -> None:
+    git("init", "-q")
+    before = repository(project)
+    os.mkfifo(project / ".git/packed-refs")
+    assert repository(project) == before
 
 
 def test_the_oldest_steps_are_dropped_beyond_the_bound_and_that_is_said(home: Path) -> None:

