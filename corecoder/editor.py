@@ -303,7 +303,12 @@ class Editor:
     def suspend(self) -> None:
         """Ctrl+Z and SIGTSTP: the terminal is the shell's until SIGCONT."""
         self._stopped = True
-        self._app.create_background_task(self._lend(lambda: os.kill(os.getpid(), signal.SIGSTOP)))
+
+        def stop() -> None:
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self._returned = True
+
+        self._app.create_background_task(self._lend(stop))
 
     async def edit(self) -> None:
         """Opens the line in $VISUAL or $EDITOR."""
@@ -452,7 +457,6 @@ class Editor:
     def _go_on(self) -> None:
         """After SIGCONT: whoever had the terminal in between left it in another state."""
         stopped, self._stopped = self._stopped, False
-        self._returned = True
         if termios is not None and self._raw is not None and not stopped:
             termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._raw)
             self._app.renderer.reset()
