@@ -21,16 +21,18 @@ from .tool import Workspace
 from .values import dataclass
 
 _SURE = re.compile(
-    r"\.env\.(?!example$|sample$|template$|dist$|defaults?$).+|(?!\.?(?:example|sample|template|dist|defaults?)\.).*\.env"
+    r"(?:\.env[._-](?!example$|sample$|template$|dist$|defaults?$).+"
+    r"|(?!\.?(?:example|sample|template|dist|defaults?)\.).*\.env"
     r"|\.envrc|\.?_?netrc|\.pgpass|\.my\.cnf|\.npmrc|\.pypirc|\.git-credentials|\.htpasswd|\.\w+_history|id_[^.]+"
-    r"|\.?credentials\.json|.*\.(?:key|p12|pfx|jks|keystore|kdbx|ppk)",
+    r"|\.?credentials\.json|.*\.(?:key|p12|pfx|jks|keystore|kdbx|ppk))(?:~|\.(?:bak|backup|old|orig|save|sw[a-p]))*",
     re.IGNORECASE,
 )
 _MAYBE_PUBLIC = re.compile(r".*\.pem", re.IGNORECASE)
 _PLACES = re.compile(
     r"/(?:\.ssh|\.aws|\.gnupg|\.kube|\.azure|\.password-store|\.docker/config\.json|\.config/(?:gcloud|gh|op)"
     r"|\.local/share/keyrings)(?:/|$)|^/etc/(?:g?shadow|sudoers|ssh/ssh_host_[^/]+_key$)|^/proc/.*/(?:environ|mem)$"
-    r"|^/proc/kcore$|^/dev/(?:k?mem|port)$|^/proc/.*/(?:root|cwd|fd)/",  # the last lead anywhere
+    r"|^/proc/kcore$|^/dev/(?:k?mem|port)$|^(?:/var)?/run/secrets(?:/|$)"
+    r"|^/proc/.*/(?:root|cwd|fd)/",  # the last lead anywhere
     re.IGNORECASE,
 )
 # Below the home directory everything that no confined command may see, and more that is only a file.

@@ -133,6 +133,15 @@ SECRETS = [
     "~/.config/git/credentials",
     "~/.vault-token",
     "/etc/ssh/ssh_host_ed25519_key",
+    ".env~",
+    ".env-prod",
+    ".env_local",
+    ".env.local.bak",
+    "app.env.bak",
+    "server.key.old",
+    "id_rsa.bak~",
+    "/run/secrets/db_password",
+    "/var/run/secrets/kubernetes.io/serviceaccount/token",
 ]
 
 
@@ -179,6 +188,9 @@ def test_with_nobody_there_a_read_of_a_secret_is_refused_with_what_may_be_read(p
     [
         ".env.example",
         "example.env",
+        "example.env.bak",
+        ".env-example",
+        ".env_template",
         "environment.py",
         "keys.py",
         "~/notes.txt",
