@@ -28,6 +28,7 @@ from .readonly import (
 from .secretfiles import SecretFiles, TooMany
 from .shellparse import ANY, GLOB, Simple, Unclear, simple_commands
 from .tool import lies_in
+from .tracked import EXCLUDED, tracked_secret
 from .values import dataclass
 
 _NONE = frozenset[str]()
@@ -101,6 +102,7 @@ def _judged(simple: Simple, place: Place, directories: tuple[Path, ...]) -> Part
     doubt = doubt or _doubt_about_the_place(words[0], place, directories)
     try:
         secret = "" if doubt and not simple.reads else _secret(simple, place, directories)
+        secret = secret or ("" if doubt else _tracked(words, place, directories))
     except TooMany:
         return Part(
             words, directories, f"`{words[0]}` would read too many files to be sure that none holds secrets; name fewer"
@@ -152,6 +154,7 @@ def _secret(simple: Simple, place: Place, directories: Sequence[Path]) -> str:
     name, *arguments = simple.words
     if name == "git":
         name, arguments = subcommand(arguments)
+        arguments = [argument for argument in arguments if not EXCLUDED.fullmatch(argument)]
     named = list(simple.reads)
     if name not in INERT and name != "test":
         named += itertools.chain.from_iterable(map(_pieces, _without_pattern(name, arguments)))
@@ -173,6 +176,16 @@ def _secret(simple: Simple, place: Place, directories: Sequence[Path]) -> str:
         if secret := next(looked, ""):
             return _shown(secret, place)
     return ""
+
+
+def _tracked(words: tuple[str, ...], place: Place, directories: Sequence[Path]) -> str:
+    """A file with a secret that git, which only reads, may print since it was committed; "" if there is none."""
+    if words[0] != "git":
+        return ""
+    name, arguments = subcommand(words[1:])
+    arguments = _without_pattern(name, arguments)
+    found = (tracked_secret(name, arguments, directory, place.secrets) for directory in directories)
+    return _shown(secret, place) if (secret := next(filter(None, found), "")) else ""
 
 
 def _ignored(project: Path) -> frozenset[str]:

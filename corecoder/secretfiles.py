@@ -111,6 +111,21 @@ class SecretFiles:
         """Whether a search that comes to the file at `path` comes to a secret."""
         return self.named(path) and not (_MAYBE_PUBLIC.fullmatch(os.path.basename(path)) and not _holds_key(path))
 
+    def among(self, top: str, names: Iterable[str]) -> Iterator[str]:
+        """The secret files among very many `names` in the directory `top`; of few of them it is looked where they
+        lead."""
+        homes = _homes()
+        own = (*{f"{each}/" for each in (self.own, os.path.realpath(self.own))},) if self.own else ()
+        places: dict[str, bool] = {}
+        for path in (f"{top}/{name}" for name in names):
+            folder, _, name = path.rpartition("/")
+            if folder not in places:
+                places[folder] = bool(_PLACES.search(f"{folder}/") or _SPECIAL.search(folder))
+            at_home = any(path.startswith(f"{home}/") and _AT_HOME.match(path, len(home) + 1) for home in homes)
+            special = at_home or places[folder] or path.startswith(own)
+            if (special or _SURE.fullmatch(name) or _MAYBE_PUBLIC.fullmatch(name)) and self.is_found(path):
+                yield path
+
     @property
     def patterns(self) -> list[str]:
         """Regular expressions, without case, of the paths of secret files, for who cannot ask here; a certificate
