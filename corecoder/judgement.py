@@ -25,7 +25,7 @@ from .readonly import (
     subcommand,
     why_not_harmless,
 )
-from .secretfiles import SecretFiles, TooMany
+from .secretfiles import SecretFiles, TooMany, told
 from .shellparse import ANY, GLOB, Simple, Unclear, simple_commands
 from .tool import lies_in
 from .tracked import EXCLUDED, tracked_secret
@@ -160,7 +160,7 @@ def _secret(simple: Simple, place: Place, directories: Sequence[Path]) -> str:
         named += itertools.chain.from_iterable(map(_pieces, _without_pattern(name, arguments)))
     paths = [path for each in named for directory in directories for path in _paths(directory, each)]
     if secret := next(filter(place.secrets.named, paths), ""):
-        return _shown(secret, place)
+        return told(secret, place.project)
     if name not in _HIDDEN:
         return ""
     hidden, follow = (_is_given(arguments, options.get(name, _NONE)) for options in (_HIDDEN, _FOLLOWS))
@@ -174,7 +174,7 @@ def _secret(simple: Simple, place: Place, directories: Sequence[Path]) -> str:
         passed_over = _NONE if hidden or not lies_in(top, place.project) else _ignored(place.project)
         looked = place.secrets.below(top, hidden=hidden, follow=follow, names=names, passed_over=passed_over)
         if secret := next(looked, ""):
-            return _shown(secret, place)
+            return told(secret, place.project)
     return ""
 
 
@@ -185,7 +185,7 @@ def _tracked(words: tuple[str, ...], place: Place, directories: Sequence[Path]) 
     name, arguments = subcommand(words[1:])
     arguments = _without_pattern(name, arguments)
     found = (tracked_secret(name, arguments, directory, place.secrets) for directory in directories)
-    return _shown(secret, place) if (secret := next(filter(None, found), "")) else ""
+    return told(secret, place.project) if (secret := next(filter(None, found), "")) else ""
 
 
 def _ignored(project: Path) -> frozenset[str]:
@@ -198,10 +198,6 @@ def _ignored(project: Path) -> frozenset[str]:
 
 def _is_given(arguments: Sequence[str], options: frozenset[str] | None) -> bool:
     return options is None or any(names_option(argument, options) for argument in arguments)
-
-
-def _shown(path: str, place: Place) -> str:
-    return os.path.relpath(path, place.project) if Path(path).is_relative_to(place.project) else path
 
 
 def _only(arguments: Sequence[str]) -> list[str]:

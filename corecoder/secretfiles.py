@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import translate
+from pathlib import Path
 
 from .config import corecoder_home
 from .errors import ConfigError
@@ -148,6 +149,19 @@ class SecretFiles:
             return True
         name = os.path.basename(path)
         return bool(_SURE.fullmatch(name) or _MAYBE_PUBLIC.fullmatch(name)) and not os.path.isdir(real)
+
+
+def told(path: str, root: Path) -> str:
+    """`path` for a person or a model, relative to the project, and what it leads to where that is another file."""
+    try:
+        real = os.path.realpath(path)
+        path, real = (
+            os.path.relpath(each, top) if Path(each).is_relative_to(top) else os.path.normpath(each)
+            for each, top in ((path, root), (real, os.path.realpath(root)))
+        )
+    except OSError:
+        return path
+    return path if path == real else f"{path} (a link to {real})"
 
 
 def secret_files(workspace: Workspace) -> SecretFiles:

@@ -211,6 +211,20 @@ def test_what_the_model_is_told_to_read_of_its_own_logs_is_free(project: Path, h
         assert judge("auto", ReadFileTool(), file_path=str(path)) == Allow()
 
 
+def test_a_question_about_a_secret_names_the_real_file_and_says_so_once(keys: Path) -> None:
+    for tool, arguments in ((ReadFileTool(), {"file_path": "link.txt"}), (BashTool(), {"command": "cat link.txt"})):
+        verdict = judge("ask", tool, **arguments)
+        assert isinstance(verdict, Ask)
+        assert verdict.text.endswith(" It would show the model link.txt (a link to .env), which may hold secrets.")
+        assert "secret" not in verdict.why
+        refused = judge("auto", tool, **arguments)
+        assert isinstance(refused, Refuse)
+        assert "link.txt (a link to .env) may hold secrets" in refused.words
+    plain = judge("ask", BashTool(), command="cat src/../.env")
+    assert isinstance(plain, Ask)
+    assert plain.text.endswith(" It would show the model .env, which may hold secrets.")
+
+
 def test_an_edit_that_would_show_a_secret_is_a_read_of_it(keys: Path) -> None:
     arguments = {"file_path": ".env", "old_string": "KEY", "new_string": "X"}
     assert isinstance(judge("auto", EditFileTool(), **arguments), Refuse)
