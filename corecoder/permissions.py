@@ -99,7 +99,8 @@ _AUTO_UNCONFINED = (
 )
 _AUTO_SECRET = (
     "Not run: {path} may hold secrets, and nobody is there to allow reading it. Go on without it (a template such as "
-    ".env.example may be read), or say what you need from it. The user can allow it with --yes."
+    ".env.example may be read; git leaves out what follows -- . as ':!NAME'), or say what you need from it. The user "
+    "can allow it with --yes."
 )
 
 _AUTO_LOSS = (

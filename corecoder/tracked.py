@@ -22,9 +22,10 @@ from .shellparse import GLOB
 
 _MOST_INDEX_BYTES = 100_000_000
 _PATCH = frozenset(
-    "-p -u -U -L -c -m -W -v --patch --unified --cc --dd --binary --word-diff --color-words --patch-with-stat "
-    "--patch-with-raw --function-context --remerge-diff --diff-merges --verbose".split()
+    "-p -u -U -L -c -m -W --patch --unified --cc --dd --binary --check --word-diff --color-words --patch-with-stat "
+    "--patch-with-raw --function-context --remerge-diff --diff-merges".split()
 )
+_VERBOSE = frozenset({"-v", "--verbose"})  # with which `status` shows a diff
 _SUMMARY = frozenset(
     "-s --dirstat --name-only --name-status --no-patch --numstat --quiet --raw --shortstat --stat --summary".split()
 )
@@ -55,8 +56,10 @@ def _prints(name: str, arguments: Sequence[str]) -> bool:
     if name == "git cat-file":
         asks = not {"-t", "-s", "-e"}.isdisjoint(arguments)
         return not asks and not all(_SURELY_COMMIT.fullmatch(word) or _FILE_OF_COMMIT.fullmatch(word) for word in words)
+    if name == "git status":
+        return any(names_option(argument, _VERBOSE) for argument in arguments)
     if any(names_option(argument, _PATCH) for argument in arguments) and name != "git grep":
-        return name in ("git diff", "git show", "git log", "git diff-tree", "git status")
+        return name in ("git diff", "git show", "git log", "git diff-tree")
     if name in ("git diff", "git show"):
         summary = any(argument.partition("=")[0] in _SUMMARY for argument in arguments)
         # What a number stands for may be a file, which `show` prints whatever else it is told.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from corecoder.permissions import Allow, Ask, Permissions
+from corecoder.permissions import Allow, Ask, Permissions, Refuse
 from corecoder.tool import Workspace
 from corecoder.tools.bash import BashTool
 
@@ -61,6 +61,8 @@ git log -p --author src
 git log -L1,2:deploy/prod.env
 git diff-tree -p HEAD
 git status -v
+git log --check
+git status -sv
 git show :/x
 git show :(top)deploy
 cd src && git diff
@@ -70,6 +72,7 @@ git show HEAD:deploy/prod.env
 """.strip().splitlines()
 PRINTS_NOT = """
 git status
+git status -uall
 git log --oneline
 git log --stat -5
 git diff --stat
@@ -102,6 +105,15 @@ def test_what_would_print_a_tracked_secret_is_asked_for(command: str, repository
 @pytest.mark.parametrize("command", PRINTS_NOT)
 def test_what_prints_no_tracked_secret_runs(command: str, repository: Path) -> None:
     assert not asks(command)
+
+
+def test_with_nobody_there_the_refusal_says_how_to_leave_the_secret_out(repository: Path) -> None:
+    auto = Permissions("auto", Workspace.at(repository))
+    refused = auto.judge(BashTool(), {"command": "git diff"})
+    assert isinstance(refused, Refuse)
+    assert "deploy/prod.env" in refused.words
+    assert "-- . as ':!NAME'" in refused.words
+    assert auto.judge(BashTool(), {"command": "git diff -- . ':!deploy/prod.env'"}) == Allow()
 
 
 def test_a_file_by_its_number_may_be_the_secret(repository: Path) -> None:
