@@ -36,10 +36,13 @@ from .snapshot import (
     Known,
     State,
     above,
+    contents,
     differs,
     git_at,
+    is_cache,
     is_walked,
     repository,
+    same,
     told,
     walk,
 )
@@ -75,8 +78,8 @@ class Change(NamedTuple):
 
     step: int
     path: bytes
-    before: State
-    after: State
+    before: Known
+    after: Known
     shared: bool
     anywhere: bool
 
@@ -103,6 +106,7 @@ class Checkpoints:
         self._home = Path(os.path.realpath(home))
         self._turn = ("", 0)
         self._running: set[int] = set()
+        self._walked = time.time_ns()  # when the project was last looked at
         self._said: set[bytes | str] = set()  # paths and reasons
 
     def begin(self, session: str, turn: int) -> None:
@@ -155,10 +159,11 @@ class Checkpoints:
                 "WHERE session = ? AND turn = ? AND before <> after"
             )
             rows = sorted(row for turn in turns for row in db.execute(query, turn))
-            return [
-                Change(step, path, State.parse(before), State.parse(after), bool(shared), bool(anywhere))
+            changes = [
+                Change(step, path, Known.parse(before), Known.parse(after), bool(shared), bool(anywhere))
                 for step, path, before, after, shared, anywhere in rows
             ]
+            return [change for change in changes if not same(change.before, change.after)]
 
     def about(self, turns: Iterable[tuple[str, int]]) -> About:
         """What else is known of their steps."""
@@ -170,12 +175,13 @@ class Checkpoints:
             name, _, refs = rows[0][1].partition("\n")
             return About((name, refs), sum(row[2] for row in rows), sum(row[3] for row in rows))
 
-    def look(self, paths: Iterable[bytes]) -> dict[bytes, State]:
+    def look(self, paths: Iterable[bytes]) -> dict[bytes, Known]:
         """How these paths are now."""
         with self.store.transaction() as db:
             wanted = list(paths)
-            self._look(db, wanted, CancelToken())
-            return {path: self.store.files.get(path, Known(ABSENT)).state for path in wanted}
+            # What was not kept and has not changed need not be kept now: it would only be harder to compare.
+            self._look(db, [path for path in wanted if not self._is_as_seen(path)], CancelToken())
+            return {path: self.store.files.get(path, Known(ABSENT)) for path in wanted}
 
     def full(self, path: bytes) -> bytes:
         """Where a path of ours is in the file system."""
@@ -252,9 +258,10 @@ class Checkpoints:
     ) -> dict[bytes, str]:
         """Brings `files` up to date, within `scope` or as far as a walk comes, and puts the differences down to the
         open steps, of which `mine` is one. Returns what is not kept, with the reason."""
+        began = time.time_ns()
         now, closed = self._seen(scope, token)
         unkept: dict[bytes, str] = {**closed}
-        differences: dict[bytes, tuple[State, State]] = {}
+        differences: dict[bytes, tuple[Known, Known]] = {}
         changed: list[bytes] = []
         for path, known in now.items():
             old = self.store.files.get(path)
@@ -266,12 +273,14 @@ class Checkpoints:
             if old is None and not self._is_unknown(path):
                 old = Known(ABSENT)
             if old is not None and differs(old, known):
-                differences[path] = (old.state, known.state)
+                differences[path] = (old, known)
         gone = [path for path in self.store.files if path not in now and is_walked(path)] if scope is None else []
         for path in gone:  # or it lies where nobody looks any more, which a step may have brought about
             known = self._one(path) if any(each in closed for each in above(path)) else Known(ABSENT)
             if differs(self.store.files[path], known):
-                differences[path] = (self.store.files[path].state, known.state)
+                differences[path] = (self.store.files[path], known)
+        if scope is None:
+            self._walked = began
         self._attribute(db, differences, mine)
         rows = [(path, str(now[path].state), *now[path].stamp) for path in changed]
         db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)
@@ -291,7 +300,7 @@ class Checkpoints:
         for path, info in seen.found.items():
             token.check()
             if path in seen.closed:
-                now[path] = Known(State("closed", stat.S_IMODE(info.st_mode)))
+                now[path] = self._closed(path, info)
                 continue
             now[path] = known = self._known(path, info, keep=total + info.st_size <= self.bounds.in_all)
             total += info.st_size if known.state.blob else 0
@@ -308,12 +317,26 @@ class Checkpoints:
         except OSError:
             return Known(ABSENT)
         if old and old.state.kind == "closed" and stat.S_ISDIR(info.st_mode):
-            return Known(State("closed", stat.S_IMODE(info.st_mode)))
+            return self._closed(path, info)
         return self._known(path, info)
+
+    def _closed(self, path: bytes, info: os.stat_result) -> Known:
+        """With a stamp only if it is a cache that came about while we looked, as nothing else of it is known."""
+        old, full, stamp = self.store.files.get(path), self.full(path), NEVER
+        is_new = old is None and not self._is_unknown(path)
+        if (is_new or (old and old.state.kind == "closed" and old.stamp != NEVER)) and is_cache(full):
+            stamp = contents(full, self._walked - _RACY if is_new else 0)
+        return Known(State("closed", stat.S_IMODE(info.st_mode)), stamp)
+
+    def _is_as_seen(self, path: bytes) -> bool:
+        old = self.store.files.get(path)
+        with contextlib.suppress(OSError):
+            return old is not None and old.stamp != NEVER and old.stamp == _stamp(os.lstat(self.full(path)))
+        return False
 
     def _known(self, path: bytes, info: os.stat_result, *, keep: bool = True) -> Known:
         old = self.store.files.get(path)
-        stamp = (info.st_mtime_ns, info.st_ctime_ns, info.st_size)
+        stamp = _stamp(info)
         if old and old.stamp == stamp and (old.state.blob or not keep):
             return old  # the ctime says that it is of the same kind and mode, too
         kind, mode = _KINDS.get(stat.S_IFMT(info.st_mode), "other"), stat.S_IMODE(info.st_mode)
@@ -336,7 +359,7 @@ class Checkpoints:
             return True
         return any(each in self.store.files and self.store.files[each].state.kind == "closed" for each in above(path))
 
-    def _attribute(self, db: sqlite3.Connection, differences: dict[bytes, tuple[State, State]], mine: int) -> None:
+    def _attribute(self, db: sqlite3.Connection, differences: dict[bytes, tuple[Known, Known]], mine: int) -> None:
         """Puts differences down to the open steps that are about these very paths, the others to those that are about
         the whole project."""
         if not differences:
@@ -345,6 +368,11 @@ class Checkpoints:
         steps = [(number, session, _split(scope)) for number, session, scope in db.execute(query, (mine,))]
         index = self.index
         for path, (before, after) in differences.items():
+            if before.state == after.state and after.state.kind == "closed":
+                if steps:  # a step went on with the cache that one had made
+                    query = "UPDATE changes SET after = ? WHERE path = ? AND after = ?"
+                    db.execute(query, (str(after), path, str(before)))
+                continue
             claims = [step for step in steps if step[2] is not None and path in step[2]]
             if not claims and (is_walked(path) or path == index):
                 claims = [step for step in steps if step[2] is None]
@@ -361,6 +389,10 @@ class Checkpoints:
         if known.stamp[2] > self.bounds.one:
             return f"more than {self.bounds.one // 1_000_000} MB"
         return f"unreadable, or beyond {self.bounds.in_all // 1_000_000} MB in all"
+
+
+def _stamp(info: os.stat_result) -> tuple[int, int, int]:
+    return info.st_mtime_ns, info.st_ctime_ns, info.st_size
 
 
 def _split(scope: bytes | None) -> list[bytes] | None:

@@ -129,7 +129,7 @@ class Store:
                 db.executemany("DELETE FROM changes WHERE step = ?", oldest)
                 db.executemany("UPDATE steps SET dropped = 1 WHERE id = ?", oldest)
                 kept = "SELECT state FROM files UNION SELECT before FROM changes UNION SELECT after FROM changes"
-                used = {State.parse(state).blob for (state,) in db.execute(kept)}
+                used = {Known.parse(state).state.blob for (state,) in db.execute(kept)}
                 blobs = db.execute("SELECT id FROM blobs").fetchall()
                 db.executemany("DELETE FROM blobs WHERE id = ?", [row for row in blobs if row[0] not in used])
 

@@ -15,8 +15,11 @@ import contextlib
 import logging
 import os
 import queue
+import shlex
 import signal
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -46,7 +49,12 @@ except ImportError:  # Windows
     termios = None  # type: ignore[assignment] # the absence is what is tested below
 
 AGAIN = "Ctrl+C again or Ctrl+D leaves"
-QUIET = 0.6  # seconds without a key after which a question takes keys: what was meant for the line never answers it
+RUNS = "Something runs. Ctrl+D again stops it and leaves."
+ECHOED = 20  # lines of a prompt that are shown again
+QUIET = (
+    0.6  # seconds without a key, and on the screen, after which a question takes keys: none that was meant for the line
+)
+HEELS = 0.25  # seconds within which another key makes a word of an answer
 EARLY = 0.05  # seconds from when the keys are ours; what comes by then was typed before
 PAUSE = 0.02  # seconds between two updates of the screen
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"  # synchronised update; terminals that do not know it ignore it
@@ -79,7 +87,9 @@ class Editor:
         self._held = False  # somebody else has the terminal
         self._ending = False
         self._last_key = 0.0
-        self._typing = False
+        self._pressed = ""  # a key that answers unless another one follows at once
+        self._asked_at = 0.0
+        self._stopped = False  # by ourselves
         self._started = 0.0
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -112,7 +122,12 @@ class Editor:
         if self._printed:
             self.screen.line()
         self._printed = True
-        self.screen.line(PROMPT + line.replace("\n", "\n" + " " * len(PROMPT)), "bold")
+        first, *more = line.split("\n")
+        self.screen.line(PROMPT + first, "bold")
+        for each in more[:ECHOED]:
+            self.screen.line(" " * len(PROMPT) + each, "bold")
+        if len(more) > ECHOED:
+            self.screen.line(f"  … {len(more) - ECHOED:,} more lines", "dim")
         return line
 
     @contextlib.contextmanager
@@ -159,6 +174,7 @@ class Editor:
     def _ask(self, question: Choice | Entry | Menu) -> Any:
         if self._ending:
             raise KeyboardInterrupt
+        self._asked_at = time.monotonic()
         self.asked = question
         self._wake()
         try:
@@ -174,19 +190,39 @@ class Editor:
 
     def answer(self, value: Any) -> None:
         """Answers the question that is asked; None for a person who does not."""
+        if isinstance(self.asked, Entry):
+            self.buffer.reset()
         if self.asked is not None:
             self.asked = None  # one answer for each question
             self._answers.put(value)
 
     def press(self, key: str) -> None:
-        """A key while a question takes keys."""
+        """A key while a question takes keys. One that is not on offer goes to the line, and so does one on whose heels
+        another follows: whoever writes a word does not answer."""
         asked = self.asked
-        if isinstance(asked, Menu) and key == "\r":
-            self.answer(asked.at)
+        if isinstance(asked, Menu):
+            if key == "\r":
+                self.answer(asked.at)
         elif isinstance(asked, Choice):
-            key = "" if key == "\r" else key.lower()
-            if key in asked.keys:
+            before, self._pressed = self._pressed, ""
+            if key == "\r" and before:
+                self.answer(asked.keys[before])
+            elif key == "\r" or asked.keys.get(key.lower()) == asked.keys[""]:
+                self.answer(asked.keys[""])
+            elif not before and key in asked.keys and not key.isalpha():  # begins no word
                 self.answer(asked.keys[key])
+            elif not before and key.lower() in asked.keys:
+                self._pressed = key.lower()
+                loop = asyncio.get_running_loop()
+                loop.call_later(HEELS, self._settle, asked, self._pressed)
+            elif (before + key).isprintable():
+                self.buffer.insert_text(before + key)
+
+    def _settle(self, asked: Choice, key: str) -> None:
+        """No other key came after it."""
+        if self.asked is asked and self._pressed == key:
+            self._pressed = ""
+            self.answer(asked.keys[key])
 
     def move(self, by: int) -> None:
         """Goes up or down in a menu."""
@@ -201,8 +237,10 @@ class Editor:
     @property
     def asking(self) -> bool:
         """Whether keys answer a question instead of going to the line."""
-        quiet = not self.buffer.text and time.monotonic() - self._last_key > QUIET
-        return isinstance(self.asked, Menu) or (isinstance(self.asked, Choice) and quiet)
+        if isinstance(self.asked, Menu) or self._pressed:
+            return True
+        quiet = time.monotonic() - max(self._last_key, self._asked_at) > QUIET
+        return isinstance(self.asked, Choice) and quiet and not self.buffer.text
 
     def enter(self) -> None:
         """Enter: the line goes to whoever waits for it."""
@@ -240,10 +278,17 @@ class Editor:
 
     def stop(self) -> None:
         """Esc: a question or a turn."""
-        if self.asked is not None and not (isinstance(self.asked, Choice) and self.buffer.text):
+        if self.asked is not None:
             self.answer(None)
         elif self.turn is not None:
             self.turn.cancel()
+
+    def end_of_file(self) -> None:
+        """Ctrl+D: the end, but not of a turn by a slip."""
+        if self.turn is None or self.hint == RUNS:
+            self.leave()
+        else:
+            self.hint = RUNS
 
     def leave(self) -> None:
         """Ends the session: what runs is cancelled, and whoever reads or asks is told."""
@@ -255,21 +300,34 @@ class Editor:
 
     def suspend(self) -> None:
         """Ctrl+Z and SIGTSTP: the terminal is the shell's until SIGCONT."""
-        self._app.create_background_task(self._lend(lambda: os.kill(os.getpid(), signal.SIGSTOP)))
+        self._stopped = True
+
+        def stop() -> None:
+            os.kill(os.getpid(), signal.SIGSTOP)
+            os.write(sys.stdout.fileno(), b"\r\x1b[K")  # what was typed meanwhile was shown by the terminal itself
+
+        self._app.create_background_task(self._lend(stop))
 
     async def edit(self) -> None:
         """Opens the line in $VISUAL or $EDITOR."""
-        self._held = True
-        try:
-            await self.buffer.open_in_editor()
-        finally:
-            self._held = False
+        command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+        with tempfile.TemporaryDirectory(prefix="corecoder-") as folder:
+            path = Path(folder) / "prompt.md"
+            path.write_text(self.buffer.text, encoding="utf-8", errors="replace")
+            try:
+                await self._lend(lambda: subprocess.run([*command, str(path)], check=True))
+                text = path.read_text(encoding="utf-8", errors="replace").rstrip("\n")
+            except (OSError, subprocess.SubprocessError) as error:
+                self.hint = f"{command[0]} did not edit the line, which is as it was: {error}"
+                return
+        self.buffer.text = text
+        self.buffer.cursor_position = len(text)
 
     def _key_comes(self, _processor: object) -> None:
-        self._typing = not self.asking
+        self._asked_before = self.asked
 
     def _key_went(self, _processor: object) -> None:
-        if self._typing:
+        if self.asked is None or self.asked is not self._asked_before or self.buffer.text:
             self._last_key = time.monotonic()
 
     def _drawn(self, _app: object) -> None:
@@ -384,14 +442,15 @@ class Editor:
         """Has `work` done with the terminal as it was before."""
         self._held = True
         try:
-            await run_in_terminal(work)
+            await run_in_terminal(work, in_executor=True)
         finally:
             self._held = False
             self._wake()
 
     def _go_on(self) -> None:
         """After SIGCONT: whoever had the terminal in between left it in another state."""
-        if termios is not None and self._raw is not None and not self._held:
+        stopped, self._stopped = self._stopped, False
+        if termios is not None and self._raw is not None and not stopped:
             termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._raw)
             self._app.renderer.reset()
             self._app.invalidate()

@@ -110,9 +110,44 @@ def git_directories(top: Path) -> list[Path]:
         return [Path(os.path.realpath(git))]
 
 
+def directories_in(git: Path, kinds: tuple[str, ...] = ("modules", "worktrees")) -> Iterator[Path]:
+    """`git` and the git directories in it, those of submodules (which may be named like paths) and of linked worktrees;
+    a link among them as it is."""
+    yield git
+    waiting = [git / kind for kind in kinds]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as scan:
+                entries = list(scan)
+        except OSError:
+            continue
+        for entry in entries:
+            path = Path(entry.path)
+            if entry.is_symlink():
+                yield path
+            elif (path / "HEAD").exists():
+                yield path
+                waiting += [path / kind for kind in kinds]
+            elif entry.is_dir():
+                waiting.append(path)
+
+
+def pieces_of(git: Path) -> set[Path]:
+    """What git needs to take `git` for its own, as far as it is there and not empty."""
+    return {git / name for name in _PIECES if (git / name).is_file() or next(_entries(git / name), None)}
+
+
+def _entries(directory: Path) -> Iterator[str]:
+    try:
+        with os.scandir(directory) as scan:
+            yield from (entry.name for entry in scan)
+    except OSError:
+        return
+
+
 def repositories(root: Path, most: int) -> Iterator[tuple[Path, Path]]:
     """(top, git directory) of every repository at or below `root` that a look at `most` entries comes to, breadth
-    first; a bare one is its own top."""
+    first, with the git directories in it; a bare one is its own top."""
     waiting = deque([root])
     while waiting and most > 0:
         top = waiting.popleft()
@@ -123,22 +158,23 @@ def repositories(root: Path, most: int) -> Iterator[tuple[Path, Path]]:
             continue
         most -= len(entries)
         if entries.keys() >= _PIECES:
-            yield top, top
+            yield from ((top, git) for git in directories_in(top))
             continue
         if ".git" in entries:
-            yield from ((top, git) for git in git_directories(top))
+            yield from ((top, each) for git in git_directories(top) for each in directories_in(git))
         folders = (entry for entry in entries.values() if entry.is_dir(follow_symlinks=False))
         waiting.extend(Path(entry.path) for entry in folders if entry.name != ".git")
 
 
 def led_to(git: Path, top: Path) -> list[Path]:
     """The real places beyond `git` of hooks and settings of the repository at `top`: a directory that core.hooksPath
-    names, files that are included, what the hooks are links to."""
+    names, files that are included, what the hooks, their directory and the settings are links to."""
     home = Path(os.path.expanduser("~"))
-    own = [git / "config", git / "config.worktree"]
-    waiting = deque([*own, home / ".gitconfig", _settings_home(home) / "git/config"])
+    own = [git / "config", git / "config.worktree", git / "hooks"]
+    real = [Path(os.path.realpath(each)) for each in own]
+    waiting = deque([*own[:2], *real[:2], home / ".gitconfig", _settings_home(home) / "git/config"])
     seen: list[Path] = []
-    hooks = [git / "hooks"]
+    hooks = real[2:]
     while waiting and len(seen) < _MOST_INCLUDES:
         file = waiting.popleft()
         if file in seen:
@@ -151,7 +187,7 @@ def led_to(git: Path, top: Path) -> list[Path]:
             else:
                 waiting.append(Path(os.path.realpath(file.parent / path)))
     links = [Path(os.path.realpath(link)) for each in hooks for link in _links(each)]
-    return [*(file for file in seen if file not in own), *hooks[1:], *links]
+    return [file for file in (*seen, *hooks, *links) if file not in own]
 
 
 def _settings_home(home: Path) -> Path:

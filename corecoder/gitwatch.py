@@ -18,11 +18,13 @@ from dataclasses import field
 from pathlib import Path
 
 from .folder import held
-from .gitdir import PLAIN_CONFIG, RUNS, WRITTEN_BY_GIT, led_to, repositories
+from .gitdir import PLAIN_CONFIG, RUNS, WRITTEN_BY_GIT, led_to, lines_of, repositories
 from .values import dataclass
 
 _MOST_ENTRIES = 4_000
 _CLOCK = 1.0  # seconds that a file system's time may lag behind
+
+_COMMON = ["../..", ""]  # what `git worktree add` writes
 
 _Content = tuple[bytes, int]  # bytes (of a link: where it points) and st_mode
 
@@ -73,13 +75,15 @@ class GitWatch:
         for place in (*self._places, *self._found()):
             if place.parent.is_dir():  # one that was moved away is compared once it is back
                 self._kept[place] = _contents(place)
+            else:
+                self._kept.setdefault(place, {})
 
     def _found(self) -> Iterator[Path]:
         """What there is to watch in the repositories that a look finds, each of which is known from then on."""
         for top, git in self._look():
             self._known.add(git)
             if self._is_writable(git):
-                yield from (git / name for name in RUNS)
+                yield from [git] if git.is_symlink() else (git / name for name in RUNS)
             if (top / ".git").is_file():
                 yield top / ".git"
             yield from filter(self._is_writable, led_to(git, top))
@@ -101,21 +105,34 @@ class GitWatch:
     def _compared(self) -> list[str]:
         notes: list[str] = []
         for place, before in self._kept.items():
-            if Path(os.path.realpath(place.parent.parent)) != place.parent.parent:
-                continue  # it is another place now, and the look comes to it
-            if place.parent.is_symlink() or place.parent.is_file():  # and the directory is elsewhere
-                notes += _restored({}, _contents(place.parent))
-            elif place.parent.is_dir():
-                notes += _restored(before, _contents(place))
+            notes += self._as_it_was(place, before)
         for _, git in self._look():
             if git not in self._known and self._is_writable(git):
                 self._known.add(git)
                 notes += self._made_harmless(git)
         return notes
 
+    def _as_it_was(self, place: Path, before: dict[Path, _Content]) -> Iterable[str]:
+        link = next((each for each in reversed(place.parents) if each.is_symlink()), None)
+        if place.parent in self._known:  # what lies in a git directory
+            if link and link != place.parent:
+                return ()  # the repository is another place now, and the look comes to it
+            if link or place.parent.is_file():  # and the directory is elsewhere
+                return _restored({}, _contents(place.parent))
+        elif link:
+            led_astray = self._is_writable(link) and _contents(place) not in ({}, before)
+            return _restored({}, _contents(link)) if led_astray else ()
+        return _restored(before, _contents(place)) if place.parent.is_dir() else ()
+
     def _made_harmless(self, git: Path) -> Iterator[str]:
         """Takes out of a new git directory what a plain `git init` or `git clone` does not put there. What is older
         than this session is a person's: that of a repository that was moved, or is found only now."""
+        if git.is_symlink():
+            yield from _restored({}, _contents(git) if self._is_ours(git) else {})
+            return
+        shared = git / "commondir"
+        if self._is_ours(shared) and lines_of(shared) != _COMMON:
+            yield from _restored({}, _contents(shared))
         hooks = _contents(git / "hooks")
         for path in hooks:
             if path.suffix != ".sample" and self._is_ours(path):

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition, Filter, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyBindingsBase, KeyPressEvent, merge_key_bindings
+from prompt_toolkit.keys import Keys
 
 from .asked import Choice, Entry, Menu
 from .ui import Turn
@@ -33,7 +34,7 @@ class Keyed(Protocol):
     def enter(self) -> None: ...
     def interrupt(self) -> None: ...
     def stop(self) -> None: ...
-    def leave(self) -> None: ...
+    def end_of_file(self) -> None: ...
     def suspend(self) -> None: ...
     def press(self, key: str) -> None: ...
     def move(self, by: int) -> None: ...
@@ -68,7 +69,7 @@ def _line(editor: Keyed, asking: Filter) -> KeyBindings:
     def _new_line(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    @keys.add("s-tab", filter=~asking)
+    @keys.add("s-tab", eager=asking)
     def _mode(_event: KeyPressEvent) -> None:
         editor.on_mode()
 
@@ -85,7 +86,7 @@ def _always(editor: Keyed, asking: Filter) -> KeyBindings:
     stoppable = Condition(lambda: editor.turn is not None or editor.asked is not None)
 
     @keys.add("c-c", eager=asking)
-    @keys.add("<sigint>")
+    @keys.add("<sigint>", eager=asking)
     def _interrupt(event: KeyPressEvent) -> None:
         if event.app.layout.is_searching:
             event.app.layout.focus_last()
@@ -97,11 +98,15 @@ def _always(editor: Keyed, asking: Filter) -> KeyBindings:
 
     @keys.add("c-d", filter=Condition(lambda: not editor.buffer.text), eager=asking)
     def _leave(_event: KeyPressEvent) -> None:
-        editor.leave()
+        editor.end_of_file()
 
     @keys.add("c-z", eager=asking)
     def _suspend(_event: KeyPressEvent) -> None:
         editor.suspend()
+
+    @keys.add(Keys.Vt100MouseEvent, eager=True)
+    def _mouse(_event: KeyPressEvent) -> None:
+        """Bytes that look like a click: the mouse was never asked for."""
 
     @keys.add("c-o", eager=asking)
     def _unfold(_event: KeyPressEvent) -> None:
@@ -114,6 +119,10 @@ def _question(editor: Keyed, asking: Filter) -> KeyBindings:
     """Keys that answer a question or go through a menu."""
     keys = KeyBindings()
     menu = Condition(lambda: isinstance(editor.asked, Menu))
+
+    @keys.add(Keys.BracketedPaste, filter=asking, eager=True)
+    def _paste(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text(event.data.replace("\r\n", "\n").replace("\r", "\n"))
 
     @keys.add("<any>", filter=asking, eager=True)
     @keys.add("enter", filter=asking, eager=True)

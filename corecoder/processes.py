@@ -320,6 +320,12 @@ class Processes:
         self._reap()
         return family(f"{self.identity}.", known=self._known, parents={os.getpid()} if self._takes_orphans else ())
 
+    def others(self) -> list[Process]:
+        """What is alive beside the jobs and their own, without a look at what has ended; [] on Windows."""
+        ours = {child.pid for child in self._children}
+        found = family(f"{self.identity}.", known=self._known) if self.calls and os.name != "nt" else []
+        return [each for each in found if each.pid not in ours and each.session not in ours]
+
     def end(self, timeout: float = 2.0) -> list[Process]:
         """Ends everything of this session; returns what could not be ended. Takes `timeout` seconds at most."""
         if not self.calls:

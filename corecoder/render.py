@@ -128,6 +128,7 @@ class Renderer:
             markdown.finish()
         elif question.detail.startswith("--- ") and (rows := diff_rows(question.detail)):
             self._folds.indent(diff_view(rows, self._folds.room, whole=True))
+            self._agreed = True
         else:
             self._folds.indent(
                 [[(line.expandtabs(4), "")] for line in revealed(question.detail).split("\n") if question.detail]
@@ -141,6 +142,7 @@ class Renderer:
         self._speech.end()
         self._running.clear()
         self._announced = ""
+        self._agreed = False  # the diff of the next call was shown with a question
         self._apart = self._said = False  # a blank line is due before the next words of the model, before a call
         self._compactions: list[Compacted] = []
         self._usage = Usage()
@@ -192,6 +194,7 @@ class Renderer:
     def _tool_finished(self, event: ToolFinished) -> None:
         started = self._running.finish(event.call_id) or ToolStarted(event.call_id, event.name, {})
         shown = event.display or event.content
+        self._agreed, agreed = False, self._agreed
         if event.refused:  # what follows the reason is advice for the model
             shown = shown.partition(". ")[0].removesuffix(".")
         word, style = ("refused", "yellow") if event.refused else ("", "") if event.ok else ("failed", "red")
@@ -203,7 +206,8 @@ class Renderer:
         elif event.name in _WRITES:
             added, removed = diff_counts(shown)
             self._announce(started, f"+{added} -{removed}")
-            self._folds.diff(self._head(started), shown)
+            if not agreed:
+                self._folds.diff(self._head(started), shown)
         else:
             count = len(shown.strip("\n").splitlines())
             self._announce(started, f"({plural(count, 'line')})", "dim")

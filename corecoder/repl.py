@@ -20,7 +20,7 @@ from .events import Event, ModeChanged, Question, Steered, TurnFinished, UsageUp
 from .fileindex import FileIndex
 from .jobs import CancelToken, Jobs
 from .mentions import Expanded, expand
-from .print_mode import CLOSING
+from .print_mode import CLOSING, where_kept
 from .render import Renderer
 from .status import Activity, Status, branch_of
 from .terminal import Screen, Signals
@@ -84,6 +84,8 @@ class Repl:
         finally:
             with self._signals.holding():
                 self._paths.close()
+                if kept := where_kept(self.agent):
+                    self.screen.prose(kept, "dim")
                 self.agent.close(CLOSING)
 
     # -- what commands may use
@@ -123,7 +125,9 @@ class Repl:
     def _greet(self) -> None:
         agent, screen = self.agent, self.screen
         screen.line(f"CoreCoder, {agent.llm.model}, {agent.workspace.root}", "bold")
-        screen.prose(f"{agent.permissions.announcement()}\n/help shows the commands.", "dim")
+        may, _, bounds = agent.permissions.announcement().partition(". ")
+        more = f", /mode what the sandbox does ({bounds.split()[0]})" if bounds else ""
+        screen.prose(f"{may.removesuffix('.')}.\n/help shows the commands{more}.", "dim")
         for notice in agent.session.notices:
             screen.prose(f"warning: {notice}", "yellow")
         self._recap()
@@ -152,7 +156,9 @@ class Repl:
             command.run(self, argument)
             return self._look()
         line = line.strip()
-        if line.startswith("!") and line[1:].strip():
+        if line == "!":
+            return self.screen.line("Write the command behind the !, as in !git status.", "yellow")
+        if line.startswith("!"):
             return self._turn(self.agent.shell(line[1:].strip()))
         expanded = self._expand(line)
         self._steerable = True
@@ -259,7 +265,7 @@ class Repl:
             answer = self._ui.choose(words, keys)
             try:
                 if answer == WHY:
-                    self.screen.prose(question.why, "dim")
+                    self.screen.prose(f"{question.why}. {self.agent.permissions.announcement()}", "dim")
                 elif answer == EDIT:
                     return answer, self._ui.line("run instead", question.detail)
                 elif answer == WORDS:
@@ -295,11 +301,18 @@ class Repl:
         self.status.mode = self.agent.mode
 
 
+PLAN_KEYS = {"n": "no", "y": "ask", "u": "auto", "o": "yolo"}
+PLAN_WORDS = "[y]es and ask, a[u]to, y[o]lo, [N]o"
+
+
 def keys_of(question: Question) -> dict[str, str]:
-    """The key of each choice, its first free letter; Enter is the first choice, and y only ever yes."""
+    """The key of each choice, its first letter that is free; Enter is the first choice."""
     keys = {"": question.choices[0]}
-    for choice in question.choices:
-        keys[next(letter for letter in choice if letter not in keys and (letter != "y" or choice == "yes"))] = choice
+    if question.kind == "plan":
+        keys |= {key: mode for key, mode in PLAN_KEYS.items() if mode in question.choices}
+    else:
+        for choice in question.choices:
+            keys[next(letter for letter in choice if letter not in keys)] = choice
     if question.kind in ("consent", "plan"):
         keys["w"] = WORDS
     if question.why:
@@ -308,11 +321,13 @@ def keys_of(question: Question) -> dict[str, str]:
 
 
 def choices_words(question: Question, keys: Mapping[str, str]) -> str:
-    """`[y]es, [a]lways, [N]o, [w]ords …`; the default in capitals and last."""
+    """`[y]es, [a]lways, [N]o, no with [w]ords, [?] why`; the default in capitals, after the other choices."""
     default, *others = question.choices
     letters = {value: key for key, value in keys.items() if key}
     options = [choice.replace(letters[choice], f"[{letters[choice]}]", 1) for choice in others]
     options.append(default.replace(letters[default], f"[{letters[default].upper()}]", 1))
+    if question.kind == "plan":
+        options = [PLAN_WORDS]
     options += ["no with [w]ords"] if WORDS in letters else []
     options += ["[?] why"] if WHY in letters else []
-    return f"{'go on in mode ' if question.kind == 'plan' else ''}{', '.join(options)}"
+    return ", ".join(options)

@@ -14,8 +14,9 @@ import errno
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from secrets import token_hex
 from typing import Literal
@@ -28,13 +29,15 @@ from .journal import words
 from .memory import OURS
 from .messages import Message, text_of
 from .session import Session
-from .snapshot import ABSENT, GIT, State, is_cache, repository, shown
+from .snapshot import ABSENT, CACHES, GIT, NEVER, Known, State, is_cache, repository, same, shown
 from .text import listed, one_line, plural, typed
 from .tool import Workspace
 from .values import dataclass
 
 Action = Literal["restore", "create", "remove", "leave"]
 Part = Literal["both", "files", "words"]
+
+_NOT_ALL = "it holds something that may not be the turn's"
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Rewind:
 
 @dataclass(frozen=True)
 class _Item:
-    """One path on its way back; `now` is how it is. A `cache` can be made again, so it goes with all that is in it."""
+    """One path on its way back; `now` is how it is. A `cache` is as the turn left it and goes as a whole."""
 
     key: bytes
     before: State
@@ -102,7 +105,8 @@ class Rewinder:
     def preview(self, number: int | None = None) -> Rewind:
         """What going back to before this turn (the last one, if none is given) would do. Raises CoreCoderError."""
         with self._store():
-            return self._plan(number)[0]
+            rewind, items = self._plan(number)
+            return replace(rewind, files=_foreseen(items, self._kept)) if self._kept else rewind
 
     def rewind(
         self, number: int | None = None, *, force: bool = False, keep: bool = False, part: Part = "both"
@@ -190,7 +194,7 @@ class Rewinder:
         now = self._kept.look({change.path for change in changes})
         items = _items(changes, now, lambda path: is_cache(full(path)))
         if any(change.anywhere for change in changes) and any(item.change.action != "leave" for item in items):
-            notes.append("what was changed by hand while a command ran counts as the command's: look for your own")
+            notes.append("look for your own: what changed by hand while a command ran is listed too")
         then, git = about.git, repository(self._kept.root)
         if then and then[0] != git[0]:
             index = self._kept.index
@@ -211,33 +215,80 @@ def _git_note(then: tuple[str, str], now: tuple[str, str]) -> str:
     return "git's branches, tags or stashes have changed since and are not brought back"
 
 
-def _items(changes: Iterable[Change], now: Mapping[bytes, State], is_cache: Callable[[bytes], bool]) -> list[_Item]:
+def _holders(changes: Iterable[Change]) -> set[bytes]:
+    """The paths that a step made while it did away with something that was not kept, as a move or `gzip` does: what is
+    gone may be in them, and nowhere else. What a step of these turns had made itself is no loss."""
+    made: set[bytes] = set()
+    holders: set[bytes] = set()
+    for _, group in groupby(changes, lambda change: change.step):
+        step = list(group)
+        loses = any(_loses(change) and change.path not in made for change in step)
+        (holders if loses else made).update(change.path for change in step if change.before.state == ABSENT)
+    return holders
+
+
+def _loses(change: Change) -> bool:
+    before, after = change.before, change.after
+    if before.state.kind == "closed":
+        return after.state.facts.kind != "dir" and os.path.basename(change.path) not in CACHES
+    is_moved = before.state.kind != after.state.kind or before.stamp[::2] != after.stamp[::2]
+    return before.state.kind == "file" and not before.state.blob and is_moved
+
+
+def _items(changes: Sequence[Change], now: Mapping[bytes, Known], is_cache: Callable[[bytes], bool]) -> list[_Item]:
     """For each path the state to go back to, and what that takes."""
-    first: dict[bytes, State] = {}
-    last: dict[bytes, State] = {}
+    first: dict[bytes, Known] = {}
+    last: dict[bytes, Known] = {}
     doubtful: set[bytes] = set()
     broken: set[bytes] = set()
     for change in changes:
         first.setdefault(change.path, change.before)
         if change.shared:
             doubtful.add(change.path)
-        if last.setdefault(change.path, change.before).facts != change.before.facts:
+        if not same(last.setdefault(change.path, change.before), change.before):
             broken.add(change.path)
         last[change.path] = change.after
-    items = []
+    items, holders = [], _holders(changes)
     for key in sorted(first):
-        before, after, current = first[key], last[key], now[key]
-        if before.facts in (after.facts, current.facts):
+        if same(first[key], last[key]) or same(first[key], now[key]):
             continue
+        before, current = first[key].state, now[key].state
         other = ""
-        if current.facts != after.facts or key in broken:
+        if last[key].state.facts != current.facts or key in broken:
             other = "somebody else changed it as well"
-        elif key in doubtful:
+        elif key in doubtful or not same(last[key], now[key]):
             other = "somebody else may have changed it"
+        elif key in holders and current.facts.kind != "dir":
+            other = "it may hold what could not be kept"
         cache = before == ABSENT and current.kind == "closed" and is_cache(key)
-        decided = _decided(shown(key), before, current.facts if cache else current, other)
+        if cache and not last[key].stamp == now[key].stamp != NEVER:
+            decided = FileChange(shown(key), "leave", _NOT_ALL)
+        else:
+            decided = _decided(shown(key), before, current.facts if cache else current, other)
         items.append(_Item(key, before.facts, current.facts, decided, cache))
-    return items
+    # What was renamed is removed under its new name only if it comes back under the old one.
+    wanted = {item.before.blob for item in items if item.change.action == "leave"} - {0}
+    return [_held_back(item) if item.before == ABSENT and item.now.blob in wanted else item for item in items]
+
+
+def _held_back(item: _Item) -> _Item:
+    if item.change.action == "leave":
+        return item
+    reason = "it holds what another file was that is left"
+    return replace(item, change=FileChange(item.change.path, "leave", reason, forcible=True))
+
+
+def _foreseen(items: Iterable[_Item], kept: Checkpoints) -> tuple[FileChange, ...]:
+    """What would become of the paths: a new directory that holds anything else stays."""
+    changes = {item.key: item.change for item in items}
+    for item in sorted(items, key=lambda item: item.key, reverse=True):
+        if item.change.action == "leave" or item.now.kind != "dir" or item.before.kind == "dir" or item.cache:
+            continue
+        with contextlib.suppress(OSError):  # then it is seen when it is done
+            below = [changes.get(os.path.join(item.key, name)) for name in os.listdir(kept.full(item.key))]
+            if any(each is None or each.action != "remove" for each in below):
+                changes[item.key] = FileChange(item.change.path, "leave", _NOT_ALL)
+    return tuple(changes.values())
 
 
 def _decided(name: str, before: State, now: State, other: str) -> FileChange:
@@ -330,7 +381,9 @@ class _Restorer:
             return
         folder.chmod(name, state.mode | 0o600)
         with open(folder.open(name, os.O_RDWR), "r+b") as file:  # its other names see it as well
-            file.write(self._kept.store.content(state.blob))
+            content = self._kept.store.content(state.blob)
+            _reserve(file.fileno(), len(content))
+            file.write(content)
             file.truncate()
         folder.chmod(name, state.mode)
 
@@ -348,9 +401,19 @@ class _Restorer:
 def _not_done(item: _Item, error: OSError) -> FileChange:
     if item.before == ABSENT and error.errno in (errno.ENOTEMPTY, errno.EEXIST):
         # A new directory that somebody else put something into is no longer the turn's own.
-        reason = "there is something in it that the turn did not make, or that nobody looked into"
-        return FileChange(item.change.path, "leave", reason)
+        return FileChange(item.change.path, "leave", _NOT_ALL)
     return FileChange(item.change.path, "leave", words(error), failed=True)
+
+
+def _reserve(fd: int, size: int) -> None:
+    """Makes a file that is too large for the disk fail before anything of it is overwritten, where that can be had."""
+    if not hasattr(os, "posix_fallocate") or size <= os.fstat(fd).st_size:
+        return
+    try:
+        os.posix_fallocate(fd, 0, size)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+            raise
 
 
 def _put(folder: Folder, name: str, make: Callable[[str], None], new: str = "") -> None:

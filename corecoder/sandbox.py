@@ -12,7 +12,6 @@ changed by a confined command at all, be it with the best of intentions.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -23,23 +22,14 @@ from typing import Any
 
 from . import landlock
 from .child import Start
+from .denials import Denials
 from .errors import ConfigError
-from .gitdir import RUNS, common_directory, git_directory, led_to
+from .gitdir import RUNS, directories_in, git_directories, led_to
 from .gitwatch import GitWatch
+from .homeplaces import HIDDEN, HIDDEN_ANYWHERE, caches
 from .jobs import aside
 from .values import dataclass
 
-# Keys and other agents' files, below the home directory.
-HIDDEN = (
-    ".ssh .gnupg .aws .azure .config/gcloud .config/gh .config/op .kube .docker/config.json .netrc .git-credentials "
-    ".npmrc .pypirc .cargo/credentials .cargo/credentials.toml .password-store .local/share/keyrings .terraform.d "
-    ".claude .claude.json .codex .gemini .pi .aider .config/github-copilot .mozilla .config/google-chrome"
-).split()
-# What package managers and compilers write below the home directory.
-CACHES = (
-    ".cache/pip .cache/uv .cache/pypoetry .cache/pre-commit .cache/go-build .cache/yarn .npm .yarn .pnpm-store "
-    ".local/share/pnpm .cargo/registry .cargo/git go/pkg/mod .gradle/caches .m2/repository"
-).split()
 # What root needs to work on files of other users, as in a container; nothing that reaches other processes
 # (capabilities(7)).
 KEPT_CAPABILITIES = {
@@ -84,9 +74,12 @@ def policy_for(root: Path, home: Path, *, offline: bool = False) -> Policy:
     root, user = Path(os.path.realpath(root)), Path(os.path.realpath(os.path.expanduser("~")))
     if user.is_relative_to(root):
         raise ConfigError(f"{root} holds the home directory, so nothing in it could be kept from a command.")
-    git = list(_git_directories(root))
-    places = [root, *git, *map(Path, ("/tmp", "/var/tmp", tempfile.gettempdir())), *(user / name for name in CACHES)]
-    hidden = _real([home, *(user / name for name in HIDDEN)])
+    # Those of linked worktrees are only watched: where something is mounted, git could not remove one.
+    found = dict.fromkeys(each for git in git_directories(root) for each in directories_in(git, ("modules",)))
+    git = [each for each in found if not each.is_symlink()]
+    places = [root, *git, *map(Path, ("/tmp", "/var/tmp", tempfile.gettempdir()))]
+    places += caches(user, os.environ.get("PATH", ""))
+    hidden = _real([home, *(user / name for name in HIDDEN), *map(Path, HIDDEN_ANYWHERE)])
     guarded = [place / name for place in git for name in RUNS]
     guarded += [root / ".git"] if (root / ".git").is_file() else []
     writable = [place for place in _real(places) if place.exists() and not user.is_relative_to(place)]
@@ -106,28 +99,6 @@ def _real(paths: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(Path(os.path.realpath(path)) for path in paths))
 
 
-def _git_directories(root: Path) -> Iterator[Path]:
-    """The git directory of the project, those of its submodules and, for a worktree, the one it shares
-    (gitrepository-layout(5))."""
-    found = git_directory(root)
-    if found is None:
-        return
-    git = Path(os.path.realpath(found))
-    for place, directories, files in os.walk(git):
-        if place == str(git) or {"HEAD", "config"}.issubset(files):
-            yield Path(place)
-        below = directories if place != str(git) else [name for name in directories if name == "modules"]
-        directories[:] = [name for name in below if name not in ("objects", "refs", "logs", "hooks", "info")]
-    if (shared := common_directory(git)) != git:
-        yield Path(os.path.realpath(shared))
-
-
-# How programs say that they were denied something: strerror(3) of EACCES, EPERM and EROFS; without a network, curl(1)
-# and getaddrinfo(3) too.
-_DENIED = r"permission denied|operation not permitted|read-only file system"
-_NO_NETWORK = r"could not resolve|name resolution|network is unreachable|getaddrinfo"
-
-
 class Sandbox:
     """A backend that was tried and works here, with the policy it holds commands to."""
 
@@ -139,10 +110,12 @@ class Sandbox:
         """One sentence for a person."""
         return f"{self.name.capitalize()} confines commands: they {self._bounds()}. Left open: {self.leaves_open}."
 
-    def denial(self, code: int | None, output: str) -> str:
-        """What to tell the model where a command that ended with `code` was probably denied something, else ""."""
-        signs = f"{_DENIED}|{_NO_NETWORK}" if self.policy.offline else _DENIED
-        if not code or not re.search(signs, output, re.IGNORECASE):
+    def denial(self, code: int | None, output: str, cwd: Path) -> str:
+        """What to tell the model where a command that began in `cwd` and ended with `code` was probably denied
+        something, else ""."""
+        policy = self.policy
+        denials = Denials(policy.writable, policy.guarded, policy.hidden, policy.offline)
+        if not denials.are_told(output, cwd, failed=bool(code)):
             return ""
         return (
             f"confined: commands {self._bounds()}; if that is what failed here and the task needs it, call again with "
@@ -151,7 +124,10 @@ class Sandbox:
 
     def _bounds(self) -> str:
         network = ", and have no network" if self.policy.offline else ""
-        return f"write only in the project, temporary directories and package caches, and see no keys{network}"
+        return (
+            "write only in the project, temporary directories and package caches, change nothing there that makes git "
+            f"run programs, and see no keys{network}"
+        )
 
 
 def choose(policy: Policy, wanted: str = "auto") -> tuple[Sandbox | None, str]:
@@ -222,10 +198,12 @@ def bubblewrap_arguments(policy: Policy) -> list[str]:
     options = ["--unshare-pid", "--unshare-ipc", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     for path in policy.writable:
         options += ["--bind", str(path), str(path)]
-    for path in sorted({place.parent for place in policy.guarded}):
-        options += ["--bind", str(path), str(path)]  # else the directory could be moved away from under what follows
-    for path in filter(os.path.exists, policy.guarded):
-        options += ["--ro-bind", str(path), str(path)]
+    for path in filter(os.path.isdir, sorted({place.parent for place in policy.guarded})):
+        if any(path.is_relative_to(each) for each in policy.writable):
+            options += ["--bind", str(path), str(path)]  # else it could be moved away from under what follows
+    for path in policy.guarded:
+        if path.exists() and not path.is_symlink():  # on a link nothing can be mounted, and where it leads is guarded
+            options += ["--ro-bind", str(path), str(path)]
     for path in filter(os.path.exists, policy.hidden):
         options += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
     options += ["--unshare-net"] if policy.offline else []

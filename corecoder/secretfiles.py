@@ -15,8 +15,8 @@ from pathlib import Path
 
 from .config import corecoder_home
 from .errors import ConfigError
+from .homeplaces import HIDDEN, HIDDEN_ANYWHERE
 from .prompt import AGENTS
-from .sandbox import HIDDEN
 from .sessiondir import project_directory
 from .tool import Workspace
 from .values import dataclass
@@ -32,14 +32,12 @@ _MAYBE_PUBLIC = re.compile(r".*\.pem", re.IGNORECASE)
 _PLACES = re.compile(
     r"/(?:\.ssh|\.aws|\.gnupg|\.kube|\.azure|\.password-store|\.docker/config\.json|\.config/(?:gcloud|gh|op)"
     r"|\.local/share/keyrings)(?:/|$)|^/etc/(?:g?shadow|sudoers|ssh/ssh_host_[^/]+_key$)|^/proc/.*/(?:environ|mem)$"
-    r"|^/proc/kcore$|^/dev/(?:k?mem|port)$|^(?:/var)?/run/secrets(?:/|$)"
-    r"|^/proc/.*/(?:root|cwd|fd)/",  # the last lead anywhere
+    r"|^/proc/kcore$|^/dev/(?:k?mem|port)$|^/proc/.*/(?:root|cwd|fd)/"  # the last lead anywhere
+    + "".join(f"|^{re.escape(each)}(?:/|$)" for each in HIDDEN_ANYWHERE),
     re.IGNORECASE,
 )
-# Below the home directory everything that no confined command may see, and more that is only a file.
-_AT_HOME = re.compile(
-    rf"(?:{'|'.join(map(re.escape, (*HIDDEN, '.config/git/credentials', '.vault-token')))})(?:/|$)", re.IGNORECASE
-)
+# Below the home directory everything that no confined command may see.
+_AT_HOME = re.compile(rf"(?:{'|'.join(map(re.escape, HIDDEN))})(?:/|$)", re.IGNORECASE)
 _NONE = frozenset[str]()
 _SKIPPED = frozenset({".git", "node_modules", "__pycache__", ".venv", "venv"})
 _SPECIAL = re.compile(r"^/(?:etc|proc|dev)(?:/|$)|/\.docker$", re.IGNORECASE)  # where _PLACES names single files

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from .checkpoints import CheckpointError, Checkpoints
 from .journal import words
 from .session import Session
-from .snapshot import ABSENT, State, shown
+from .snapshot import ABSENT, Known, State, same, shown
 from .text import plural
 from .tools.diff import Span, unified
 from .values import dataclass
@@ -77,15 +77,16 @@ def _readable() -> Iterator[None]:
 
 
 def _compared(checkpoints: Checkpoints, turns: Sequence[tuple[str, int]]) -> SessionDiff:
-    before: dict[bytes, State] = {}
+    before: dict[bytes, Known] = {}
     for change in checkpoints.changes(turns):
         before.setdefault(change.path, change.before)
     before.pop(checkpoints.index, None)  # what is staged is not a file of the project's
     now = checkpoints.look(before)
     files = [
-        _file(checkpoints, shown(path), before[path].facts, now[path].facts)
+        _file(checkpoints, shown(path), before[path].state.facts, now[path].state.facts)
         for path in sorted(before)
-        if before[path].facts != now[path].facts and "dir" not in (before[path].facts.kind, now[path].facts.kind)
+        if not same(before[path], now[path])
+        and "dir" not in (before[path].state.facts.kind, now[path].state.facts.kind)
     ]
     dropped = checkpoints.about(turns).dropped
     notes = (f"What {plural(dropped, 'step')} of this session changed is no longer kept.",) if dropped else ()

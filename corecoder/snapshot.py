@@ -32,10 +32,11 @@ GIT = b".git"
 CACHE, IGNORED = "a cache", "ignored by git"  # reasons that hold for every directory of their kind
 NEVER = (0, 0, 0)
 _FULL = "too many files"
-_CACHES = frozenset((b"node_modules", b"__pycache__"))
+CACHES = frozenset((b"node_modules", b"__pycache__"))
 # CACHEDIR.TAG: bford.info/cachedir; pyvenv.cfg: PEP 405. What holds one of them can be made again.
 _CACHE_MARKS = frozenset((b"CACHEDIR.TAG", b"pyvenv.cfg"))
 _CACHE_TAG = b"Signature: 8a477f597d28d172789f06886806bc55"  # bford.info/cachedir
+_CACHE_MOST = 5_000  # entries looked at of one
 _MOST_REF_BYTES = 100_000_000  # of a file of refs
 _GIT_TIMEOUT = 10.0  # seconds
 # core.fsmonitor names a program. The rest is what git should not read or write for us.
@@ -75,10 +76,20 @@ ABSENT = State("absent")
 
 
 class Known(NamedTuple):
-    """A state and the stamp that it was seen with: mtime and ctime in ns, size; zeros where it proves nothing."""
+    """A state and the stamp that it was seen with: mtime and ctime in ns, size; zeros where it proves nothing. That of
+    a cache which a step made is what `contents` says."""
 
     state: State
     stamp: tuple[int, int, int] = NEVER
+
+    def __str__(self) -> str:
+        return f"{self.state} {' '.join(map(str, self.stamp))}"
+
+    @classmethod
+    def parse(cls, text: str) -> Known:
+        kind, mode, blob, *stamp = text.split()
+        mtime, ctime, size = map(int, stamp or NEVER)
+        return cls(State(kind, int(mode), int(blob)), (mtime, ctime, size))
 
 
 @dataclass
@@ -149,7 +160,7 @@ def _closed(path: bytes, info: os.stat_result, device: int, ignored: Collection[
     if info.st_dev not in (device, 0):  # Windows says 0 of an entry
         return "another file system"
     if ignored is None:
-        return CACHE if name in _CACHES else ""
+        return CACHE if name in CACHES else ""
     return IGNORED if path in ignored else ""
 
 
@@ -219,9 +230,20 @@ def _text(path: Path) -> str:
 def differs(old: Known, new: Known) -> bool:
     """Whether something was done to the path between these two looks."""
     one, other = old.state.facts, new.state.facts
+    if old.state.kind == new.state.kind == "closed":
+        return one != other or old.stamp != new.stamp
     if one.kind == other.kind == "file" and not (one.blob and other.blob):
         return one.mode != other.mode or old.stamp[::2] != new.stamp[::2]  # by mtime and size: no content to compare
     return one != other
+
+
+def same(old: Known, new: Known) -> bool:
+    """Whether nothing was certainly done to the path between these two looks: without a content, its size and times
+    must all be known and equal."""
+    one, other = old.state.facts, new.state.facts
+    if one.kind == other.kind == "file" and not (one.blob and other.blob):
+        return one.mode == other.mode and old.stamp == new.stamp != NEVER
+    return one == other
 
 
 def is_walked(path: bytes) -> bool:
@@ -256,6 +278,27 @@ def is_cache(full: bytes) -> bool:
             return file.read(len(_CACHE_TAG)) == _CACHE_TAG
     except OSError:
         return False
+
+
+def contents(full: bytes, since: int = 0) -> tuple[int, int, int]:
+    """A stamp for all that lies in a directory; NEVER if that is too much, unreadable or in part older than `since`
+    (ns), as what was only moved there is."""
+    digest, folders, seen = hashlib.sha256(), [full], 0
+    try:
+        for folder in folders:
+            with os.scandir(folder) as scan:
+                entries = sorted(islice(scan, _CACHE_MOST), key=lambda entry: entry.name)
+            for entry in entries:
+                info = entry.stat(follow_symlinks=False)
+                digest.update(repr((entry.path, info.st_mtime_ns, info.st_ctime_ns, info.st_size)).encode())
+                seen += 1
+                if info.st_ctime_ns < since or seen > _CACHE_MOST:
+                    return NEVER
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+    except OSError:
+        return NEVER
+    return 0, 0, int.from_bytes(digest.digest()[:7], "big")
 
 
 def told(unkept: Mapping[bytes, str]) -> list[str]:

@@ -118,6 +118,14 @@ GIT = {
     "a new repository behind a link": "git init -q .n; echo x > .n/.git/hooks/update; mkdir n; ln -s ../.n/.git n/.git",
     "a new repository behind a file": "git init -q --separate-git-dir=odd new && echo x > odd/hooks/update",
     "a new repository with a link for its hooks": "git init -q new; rm -r new/.git/hooks; ln -s ../../a new/.git/hooks",
+    "another worktree's common directory": "cp -r .git ev; echo '[core]pager=x' >> ev/config; "
+    "echo $PWD/ev > .git/worktrees/tree/commondir",
+    "another worktree's configuration": "printf '[core]\\n\\tpager = x\\n' > .git/worktrees/tree/config.worktree",
+    "a new worktree's common directory": "cp -r .git/worktrees/tree .git/worktrees/new; mkdir ev; "
+    "echo $PWD/ev > .git/worktrees/new/commondir",
+    "a submodule to come": "git clone -q --bare . .git/modules/a/lib; cd .git/modules/a/lib; "
+    "git config core.fsmonitor x; echo x > hooks/post-checkout",
+    "a link for a submodule to come": "mkdir -p ev .git/modules/a; ln -s $PWD/ev .git/modules/a/lib",
     "a configuration per worktree": "printf '[core]\\n\\tpager = x\\n' > .git/config.worktree",
 }
 NETWORK = {
@@ -153,12 +161,14 @@ class Field:
     place: Path
 
     def __post_init__(self) -> None:
-        self.project, self.outside, self.hidden = (self.place / name for name in ("project", "outside", "hidden"))
+        self.project, self.tree, self.outside, self.hidden = (
+            self.place / name for name in ("project", "tree", "outside", "hidden")
+        )
 
     def prepare(self) -> None:
         """Makes everything afresh."""
         subprocess.run(["chmod", "-R", "u+rwX", str(self.place)], check=False, stderr=subprocess.DEVNULL)
-        subprocess.run(["rm", "-rf", *map(str, (self.project, self.outside, self.hidden))], check=True)
+        subprocess.run(["rm", "-rf", *map(str, (self.project, self.tree, self.outside, self.hidden))], check=True)
         for path in (self.project, self.outside / "empty", self.hidden):
             path.mkdir(parents=True)
         (self.project / "a").write_text("a\n")
@@ -171,6 +181,9 @@ class Field:
             ["git", "init", "-q", f"--separate-git-dir={modules / 'sub'}", str(self.project / "sub")], check=True
         )
         subprocess.run(["git", "init", "-q", str(self.project / "inner")], check=True)
+        git = ["git", "-C", str(self.project), "-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "x"], check=True)
+        subprocess.run([*git, "worktree", "add", "-q", str(self.tree)], check=True, stderr=subprocess.DEVNULL)
         for directory in (".githooks", "scripts"):
             (self.project / directory).mkdir()
         (self.project / ".githooks/pre-push").write_text("#!/bin/sh\n")
@@ -253,9 +266,14 @@ class Field:
             links = [path for path in (head.parent / "hooks", head.parent / "config") if path.is_symlink()]
             hooks = [path for path in head.parent.glob("hooks/*") if path.suffix != ".sample"]
             runs.update((path, _fingerprint(path)) for path in [*links, *hooks])
-            for line in (head.parent / "config").read_text().splitlines() if (head.parent / "config").is_file() else []:
-                if any(word in line.lower() for word in ("pager", "fsmonitor", "hookspath", "path =")):
-                    runs[head.parent / line] = line
+            shared = head.parent / "commondir"
+            if shared.is_file() and shared.read_text() != "../..\n":
+                runs[shared] = shared.read_text()
+            for file in filter(Path.is_file, (head.parent / "config", head.parent / "config.worktree")):
+                for line in file.read_text().splitlines():
+                    if any(word in line.lower() for word in ("pager", "fsmonitor", "hookspath", "path =")):
+                        runs[file / line] = line
+        runs.update((path, "") for path in (git / "modules").rglob("*") if path.is_symlink())
         return runs
 
 

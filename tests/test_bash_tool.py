@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -300,3 +301,15 @@ def test_two_workspaces_never_meet(bash: Bash, tmp_path: Path) -> None:
     assert other.lines("pwd; echo ${A-none}")[:2] == [str(tmp_path), "none"]
     other.workspace.end_processes()
     assert bash.workspace.processes.running()
+
+
+def test_that_gits_own_files_are_gone_is_told_as_a_failure(project: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    ctx = ToolContext(Workspace.at(project))
+    commit = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x && git gc -q && git pack-refs --all"
+    assert BashTool().run({"command": commit}, ctx).ok
+    result = BashTool().run({"command": "d=.g; rm -rf ${d}it/objects/*"}, ctx)
+    assert not result.ok
+    said = result.content.splitlines()[-1]
+    assert said.startswith("[git's own files are gone or empty since this command: .git/objects;")
+    assert BashTool().run({"command": "true"}, ctx).ok

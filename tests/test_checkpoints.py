@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -307,9 +308,64 @@ def test_force_brings_back_what_both_changed(at: Project) -> None:
     assert Path("a").read_text() == "1"
 
 
+@pytest.mark.parametrize("bounds", [Bounds(one=1000), Bounds(in_all=1000)])
+@pytest.mark.parametrize("when", ["since", "in between"])
+@pytest.mark.parametrize("how", ["replaced", "appended to", "of the same size and age"])
+def test_what_the_user_made_of_a_file_that_was_not_kept_stays(home: Path, bounds: Bounds, when: str, how: str) -> None:
+    at = Project(home, bounds=bounds)
+    at.play("head -c 5000 /dev/zero > big; head -c 5000 /dev/zero > theirs")
+    info = os.stat("big")
+    mine = {"replaced": b"mine" * 2000, "appended to": bytes(5000) + b"mine", "of the same size and age": b"m" * 5000}
+    write("mine", mine[how])
+    os.utime("mine", ns=(info.st_atime_ns, info.st_mtime_ns))
+    os.replace("mine", "big")
+    if when == "in between":
+        at.play("printf x >> big; touch other")
+    seen = Path("big").read_bytes()
+    assert {change.path: change.forcible for change in at.agent.preview(1).files}["big"]
+    done = at.outcome(1)
+    assert (done["big"], done["theirs"]) == ("leave", "remove")
+    assert Path("big").read_bytes() == seen
+    assert not Path("theirs").exists()
+    assert at.outcome(1, force=True)["big"] == "remove"
+    at.agent.close()
+
+
+@needs_git
+@pytest.mark.parametrize(
+    "command", ["mv big new", "gzip < big > new; rm big", "mv data new", "mv data/mine new; rmdir data"]
+)
+def test_what_may_hold_all_that_is_left_of_what_was_not_kept_stays(home: Path, command: str) -> None:
+    git("init", "-q")
+    write(".gitignore", "data/\n")
+    write("big", b"mine" * 500)
+    write("data/mine", "mine")
+    at = Project(home, bounds=Bounds(one=1000))
+    at.play("head -c 2000 /dev/zero > own", "cp own copy; rm own; echo > first", f"{command}; echo > second")
+    files = [path for path in (Path("new"), Path("new/mine")) if path.is_file()]
+    seen = [path.read_bytes() for path in files]
+    done = {change.path: (change.action, change.reason) for change in at.agent.rewind().files}
+    assert done[str(files[0])] == ("leave", "it may hold what could not be kept")
+    assert (done["first"], done["copy"]) == (("remove", ""), ("remove", ""))
+    assert [path.read_bytes() for path in files] == seen
+    assert at.outcome(force=True)[str(files[0])] == "remove"
+    at.agent.close()
+
+
+def test_what_was_renamed_stays_under_its_new_name_where_the_old_one_is_left(at: Project) -> None:
+    write("a", "1")
+    at.play("mv a b; echo > c")
+    write("a", "mine")
+    assert at.outcome() == {"a": "leave", "b": "leave", "c": "remove"}
+    assert [Path(name).read_text() for name in "ab"] == ["mine", "1"]
+    assert at.outcome(force=True) == {"a": "restore", "b": "remove"}
+    assert Path("a").read_text() == "1"
+
+
 def test_a_directory_that_the_user_put_something_into_stays(at: Project) -> None:
     at.play("mkdir -p made/deep; touch made/deep/x")
     write("made/mine", "mine")
+    assert {change.path: change.action for change in at.agent.preview().files}["made"] == "leave"
     assert at.outcome() == {"made": "leave", "made/deep": "remove", "made/deep/x": "remove"}
     assert os.listdir("made") == ["mine"]
     assert at.agent.turns() == []  # asking again would not help
@@ -351,6 +407,25 @@ def test_an_undo_that_failed_can_be_repeated_also_after_loading(at: Project, tmp
     assert again.outcome() == {"src/a": "create"}
     assert (Path("src/a").read_text(), again.agent.session.view) == ("1", [])
     again.agent.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs room that can be reserved")
+def test_a_file_with_two_names_for_which_there_is_no_room_stays_as_it_is_until_there_is(at: Project) -> None:
+    import resource  # POSIX alone
+
+    write("a", bytes(12_000_000))
+    os.link("a", "b")
+    at.play("echo short > a")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8_000_000, limits[1]))
+    try:
+        changes = at.agent.rewind().files
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert {(change.path, change.failed) for change in changes} == {("a", True), ("b", True)}
+    assert Path("a").read_text() == "short\n"
+    assert at.outcome()["a"] == "restore"
+    assert (Path("b").read_bytes(), os.path.samefile("a", "b")) == (bytes(12_000_000), True)
 
 
 @needs_git
@@ -763,8 +838,34 @@ def test_a_directory_that_a_turn_made_goes_with_the_caches_in_it(at: Project) ->
     assert os.listdir("old") == ["mine.py"]
     # What may be somebody's own stays, and that is said.
     assert os.listdir("got") == ["data"]
-    assert "nobody looked into" in changes["got"].reason
+    assert "it holds something" in changes["got"].reason
     assert Path("kept/__pycache__/notes.txt").read_text() == "the user's\n"
+
+
+@needs_git
+def test_a_cache_goes_as_the_turn_left_it_and_stays_with_what_somebody_else_put_into_it(at: Project) -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    write(".gitignore", "__pycache__/\n.cache*/\n")
+    write(".cache-mine/CACHEDIR.TAG", "Signature: 8a477f597d28d172789f06886806bc55\n")
+    write(".cache-mine/deep/mine.txt", "mine")
+    os.utime(".cache-mine/deep/mine.txt", (1, 1))
+    time.sleep(2.1)  # what is older than the look before a step by less than this may be the step's
+    made = "mkdir -p .cache1/a __pycache__; cp .cache-mine/CACHEDIR.TAG .cache1; cp -r .cache1 .cache2; touch "
+    at.play(f"{made} __pycache__/x.pyc", "echo > .cache1/a/new; echo > .cache2/new; mv .cache-mine .cache-moved")
+    write(".cache2/a/mine.txt", "mine")
+    write("__pycache__/mine.pyc", "mine")
+    done = {change.path: (change.action, change.reason) for change in at.agent.rewind().files}
+    own = ("leave", "it holds something that may not be the turn's")
+    assert done == {
+        ".cache-mine": ("leave", "its content was not kept"),
+        ".cache-moved": own,
+        ".cache1": ("remove", ""),
+        ".cache2": own,
+        "__pycache__": own,
+    }
+    assert not os.path.exists(".cache1")
+    mine = (".cache-moved/deep/mine.txt", ".cache2/a/mine.txt", "__pycache__/mine.pyc")
+    assert [Path(name).read_text() for name in mine] == ["mine"] * 3
 
 
 @posix

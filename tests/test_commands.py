@@ -42,7 +42,6 @@ from corecoder.ui import Plain
         "// a comment",
         "/",
         "/ help",
-        "/Help",
         "/42",
         "/dev/null",
         "/home.py is broken",
@@ -167,11 +166,13 @@ def test_undo_shows_what_it_would_do_and_does_it_when_told(project: Path) -> Non
     replies = [[call("bash", command="echo two > a.txt; echo > b.txt")], "Done."]
     lines = ("change it", "/undo", "/rewind", "", "/rewind 1 --now", "/undo")
     text, agent = session(*lines, replies=replies, mode="yolo")
-    note = "  what was changed by hand while a command ran counts as the command's: look for your own\n"
-    what = "1 turn from 1 on: change it\n"
-    assert f"  restore   a.txt\n  remove    b.txt\n{note}This would take back {what}/undo --now does it.\n" in text
-    assert "    1  change it (changed 2 paths: a.txt, b.txt)\n" in text
-    assert f"  restored  a.txt\n  removed   b.txt\n{note}Taken back: {what}" in text
+    note = "  look for your own: what changed by hand while a command ran is listed too\n"
+    what = 'turn 1 ("change it")'
+    assert (
+        f"  restore   a.txt\n  remove    b.txt\n{note}This takes back {what}: 2 files\n/undo --now does it.\n" in text
+    )
+    assert "    1  change it (changed 2 files: a.txt, b.txt)\n" in text
+    assert f"  restored  a.txt\n  removed   b.txt\n{note}Taken back: {what}, 2 files\n" in text
     assert "there is no turn to undo" in text
     assert [path.name for path in project.iterdir()] == ["a.txt"]
     assert (project / "a.txt").read_text() == "one\n"
@@ -188,12 +189,29 @@ def test_what_undo_leaves_alone_is_said_and_can_be_forced(project: Path) -> None
     lines = ("go", "/undo", "/undo --all", "/rewind x", "/undo --now", "/undo --force")
     text, _ = session(*lines, replies=replies, mode="yolo")
     assert "  leave     a.txt (somebody else changed it as well)" in text
-    assert "--force also changes what somebody else changed" in text
+    assert "--force also changes such files" in text
     assert "The options are --now, --force, --keep, --files and --words." in text
-    assert "Not taken back, as files were left: 1 turn from 1 on: go\n/undo --now tries again; --force also" in text
+    assert 'This takes back turn 1 ("go"): no files, 1 left\n' in text
+    assert 'Not taken back, as 1 file had to be left: turn 1 ("go")\n/undo --now tries again; --force also' in text
     assert "Give the number of a turn" in text
     assert "  restored  a.txt" in text
     assert (project / "a.txt").read_text() == "one\n"
+
+
+def test_what_is_left_is_never_said_to_be_as_before_and_turns_are_named_from_to(project: Path) -> None:
+    def by_hand(*_: object) -> str:
+        (project / "d/mine").write_text("mine\n")
+        (project / "b").write_text("mine\n")
+        return "Two."
+
+    replies = [[call("bash", command="mkdir d; echo 1 > d/a; echo 1 > b")], "One.", by_hand]
+    lines = ("one", "two", "/undo", "/rewind 1", "/rewind 1 --now --files")
+    text, _ = session(*lines, replies=replies, mode="yolo")
+    assert 'This takes back turn 2 ("two"): no files\n' in text
+    for verb in ("leave", "left"):
+        assert f"  {verb:<8}  d (it holds something that may not be the turn's)\n" in text
+    assert 'This takes back turns 1 to 2 (from "one" on): 1 file, 2 left\n' in text
+    assert "Put back to before turn 1: 1 file, 2 left; the conversation stays\n" in text
 
 
 def test_compact_with_nothing_to_gain_says_so() -> None:
@@ -344,9 +362,9 @@ def test_words_or_files_alone_go_back_and_the_model_is_told_of_files(project: Pa
     replies = [[call("bash", command="echo two > a.txt")], "Done.", "I see."]
     lines = ("change it", "/rewind 1 --files", "well?", "/rewind 1 --files --words", "/undo --words")
     text, agent = session(*lines, replies=replies, mode="yolo")
-    assert "The files are as before, the conversation stays: 1 turn from 1 on" in text
+    assert "Put back to before turn 1: 1 file; the conversation stays\n" in text
     assert "The options are" in text
-    assert "Taken back; the files stay as they are: 1 turn from 2 on: well?" in text
+    assert 'Taken back: turn 2 ("well?"); the files stay\n' in text
     assert (project / "a.txt").read_text() == "one\n"
     assert [message["role"] for message in agent.session.view] == ["user", "assistant", "tool", "assistant", "user"]
     told = "[CoreCoder: the user has put files back to how they were before turn 1: a.txt]"
@@ -356,8 +374,8 @@ def test_words_or_files_alone_go_back_and_the_model_is_told_of_files(project: Pa
 def test_rewind_asks_for_a_turn_and_for_what_is_to_go_back(project: Path) -> None:
     replies = [[call("bash", command="echo one > a.txt")], "a", [call("bash", command="echo two > b.txt")], "b"]
     text, agent = session("one", "two", "/rewind", "2", "", "/rewind", "2", "2", replies=replies, mode="yolo")
-    assert text.count("This would take back 1 turn from 2 on: two") == 2
-    assert text.count("Taken back: 1 turn from 2 on: two") == 1
+    assert text.count('This takes back turn 2 ("two"): 1 file\n') == 2
+    assert text.count('Taken back: turn 2 ("two"), 1 file\n') == 1
     assert [path.name for path in project.iterdir()] == ["a.txt"]
     assert len(agent.session.turns) == 1
 

@@ -24,7 +24,7 @@ LAYERS: dict[int, str] = {
     "sessiondiff transcript census mentions fileindex",
     1: "llm stream reader retries providers refusals dialects shapes wire models scripted errorbody sse toolcalls "
     "session sessiondir journal tool config "
-    "sources forms trust shell child processes capture sandbox landlock gitdir gitwatch folder",
+    "sources forms trust shell child processes capture sandbox denials homeplaces landlock gitdir gitwatch folder",
     0: "values events messages jobs tokens text errors",
 }
 LAYER = {name: layer for layer, names in LAYERS.items() for name in names.split()}

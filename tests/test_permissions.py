@@ -84,6 +84,11 @@ def test_auto_refuses_an_edit_of_what_git_runs_whatever_it_is_called(project: Pa
         (project / name).mkdir()
     (project / "scripts/check").write_text("#!/bin/sh\n")
     (project / ".git/hooks/pre-commit").symlink_to("../../scripts/check")
+    subprocess.run(["git", "init", "-q", str(project / "aside")], check=True)
+    (project / "aside/.git/hooks").rename(project / "aside/githooks")
+    (project / "aside/.git/hooks").symlink_to("../githooks")
+    (project / "aside/.git/config").rename(project / "aside/settings")
+    (project / "aside/.git/config").symlink_to("../settings")
     with (project / ".git/config").open("a") as file:
         file.write('[Core] hooksPath = ".husky" ; ours\n[include]\n\tpath = ../more\n')
     (project / "more").write_text('[includeIf "gitdir:x"]\npath=shared/settings\n')
@@ -101,6 +106,8 @@ def test_auto_refuses_an_edit_of_what_git_runs_whatever_it_is_called(project: Pa
         "scripts/check",
         "more",
         "shared/settings",
+        "aside/githooks/pre-commit",
+        "aside/settings",
     ):
         assert isinstance(judge("auto", WriteFileTool(), file_path=path, content=""), Refuse), path
     for path in ("tree/a", "sub/a", "linked/a", "half/a", "scripts/other", "shared/a", "HEAD", ".gitignore"):
@@ -131,6 +138,10 @@ SECRETS = [
     "~/.cargo/credentials.toml",
     "~/.mozilla/firefox/x/logins.json",
     "~/.config/git/credentials",
+    "~/.m2/settings.xml",
+    "~/.config/chromium/Default/Cookies",
+    "~/.local/share/opencode/auth.json",
+    "/run/secrets/db",
     "~/.vault-token",
     "/etc/ssh/ssh_host_ed25519_key",
     ".env~",
@@ -288,6 +299,24 @@ LOSSES = [
     "rm -rf .[a-z]*",
     "rm -rf src .??*",
     "rm -rf .{git,venv}",
+    "rm -rf {.git,x}",
+    "rm -rf {a,b/{c,../.git}}",
+    "rm -rf .git/{hooks,objects}",
+    "rm -rf ./.gi{t,x}",
+    "rm -rf $(pwd)",
+    'rm -rf "$(pwd -P)"/',
+    "rm -rf `pwd`",
+    'rm -rf "$(git rev-parse --git-dir)"',
+    "rm -rf $(git -C . rev-parse --absolute-git-dir)/objects",
+    'rm -rf "$(git rev-parse --show-toplevel)/.git"',
+    "rm -rf $(git rev-parse --show-toplevel)",
+    "rsync -a --delete /tmp/empty/ .",
+    "rsync -a --delete /tmp/empty/ ../project/",
+    "rsync -a --remove-source-files .git /tmp/x",
+    "tar czf /tmp/x.tgz --remove-files .git",
+    "tar cf /tmp/x.tar --remove-files .",
+    "ls -A | xargs rm -rf",
+    "echo .git | xargs -n 1 /bin/rm -rf",
     "mv .git /tmp/x",
     "/bin/rm -rf '.git'",
     "bash -c 'rm -rf .git'",
@@ -320,6 +349,15 @@ NO_LOSSES = [
     "mv a.git b.git",
     "make && cat .git/HEAD",
     "tar czf out.tgz --exclude=.git .",
+    "rm -rf {build,dist}/x .cache/{a,b}",
+    "rm -rf $(pwd)/build `pwd`/dist",
+    'rm -rf "$(git rev-parse --show-toplevel)/build"',
+    "rm -f $(git rev-parse --git-dir)/index.lock",
+    "rsync -a --delete src/ build/",
+    "rsync -a --delete --exclude=.git /tmp/x/ .",
+    "tar czf x.tgz --remove-files build",
+    "git ls-files -o | xargs rm -f",
+    "find . -name '*.orig' | xargs rm",
 ]
 
 

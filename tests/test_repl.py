@@ -200,7 +200,8 @@ def test_a_question_says_why_lets_the_command_be_edited_and_takes_words(terminal
         terminal.shows("[N]o", "[?] why")
         time.sleep(1)
         terminal.type("?")
-        terminal.shows("is not known to be harmless")
+        terminal.shows("all else is asked for, and then runs unconfined")
+        time.sleep(1)
         terminal.type("e")
         terminal.shows("run instead › touch made")
         terminal.type(BACKSPACE * 4 + "other" + ENTER)
@@ -234,6 +235,109 @@ def test_keys_meant_for_the_line_never_answer_a_question(terminals: Start, proje
         terminal.type("n")
         terminal.shows("You said no.", "› yes, but")
         assert not (project / "made").exists()
+
+
+@pytest.mark.parametrize("words", ["please use rm", "yes it is fine", "add a test first", "/mode auto"])
+def test_words_typed_or_pasted_at_an_open_question_go_to_the_line(words: str, terminals: Start, project: Path) -> None:
+    with StrictServer(call("bash", command="touch made"), "You said no.") as server:
+        terminal = terminals(server)
+        terminal.ready()
+        terminal.enter("go")
+        terminal.shows("[N]o")
+        time.sleep(1)
+        terminal.type(words)
+        terminal.shows("A question waits", f"› {words}")
+        terminal.type(CTRL_C)
+        terminal.until(lambda text: "A question waits" not in text)
+        time.sleep(1)
+        terminal.type("\x1b[200~yes\x1b[201~")
+        terminal.shows("A question waits", "› yes")
+        terminal.type(CTRL_C)
+        time.sleep(1)
+        terminal.type("n")
+        terminal.shows("You said no.")
+        assert not (project / "made").exists()
+
+
+def test_a_key_answers_one_question_and_none_that_has_just_come(terminals: Start, project: Path) -> None:
+    calls: list[Any] = [call("bash", command=f"touch {name}") for name in ("one", "two")]
+    with StrictServer(calls, "Both asked.") as server:
+        terminal = terminals(server)
+        terminal.ready()
+        terminal.enter("go")
+        terminal.shows("touch one", "[N]o")
+        time.sleep(1)
+        terminal.type("y")
+        terminal.shows("touch two", "[N]o")
+        terminal.type("y")
+        terminal.shows("A question waits", "› y")
+        assert not (project / "two").exists()
+        terminal.type(CTRL_C)
+        time.sleep(1)
+        terminal.type("n")
+        terminal.shows("Both asked.")
+        assert [path.name for path in project.iterdir()] == ["one"]
+
+
+def test_escape_at_a_question_stops_the_turn_with_words_in_the_line_too(terminals: Start, project: Path) -> None:
+    asks = sse(D("wait "), Pause(1.0), *_calls("touch made"))
+    with StrictServer(asks, "later") as server:
+        terminal = terminals(server)
+        terminal.ready()
+        terminal.enter("go")
+        terminal.shows("wait")
+        terminal.type("also look")
+        terminal.shows("A question waits")
+        terminal.type(ESC)
+        terminal.shows("stopped", "› also look")
+        assert not (project / "made").exists()
+
+
+def test_escape_from_editing_a_command_leads_back_to_the_question(terminals: Start, project: Path) -> None:
+    with StrictServer(call("bash", command="touch made"), "Done.") as server:
+        terminal = terminals(server)
+        terminal.ready()
+        terminal.enter("go")
+        terminal.shows("[N]o")
+        time.sleep(1)
+        terminal.type("e")
+        terminal.shows("run instead › touch made")
+        terminal.type(ESC)
+        terminal.until(lambda text: "run instead" not in text and "A question waits" not in text and "[N]o" in text)
+        time.sleep(1)
+        terminal.type("y")
+        terminal.shows("Done.")
+        assert (project / "made").exists()
+
+
+def test_bytes_that_look_like_a_mouse_are_ignored(terminals: Start) -> None:
+    with StrictServer("still here") as server:
+        terminal = terminals(server)
+        terminal.ready()
+        terminal.type("\x1b[31m\x1b[<0;1m\x1b[M   ")
+        assert "still here" in terminal.ask("hello")
+
+
+def test_ctrl_d_leaves_a_running_turn_only_the_second_time(terminals: Start) -> None:
+    with StrictServer(sse(D("working\n\n"), Pause(LONG))) as server:
+        terminal = terminals(server)
+        terminal.ready()
+        terminal.enter("go")
+        terminal.shows("working")
+        terminal.type(CTRL_D)
+        terminal.shows("Ctrl+D again stops it and leaves")
+        terminal.type(CTRL_D)
+        assert terminal.end() == 0
+        assert "goes on from what is kept" in " ".join(terminal.raw.split())
+
+
+def test_what_commands_leave_running_is_listed(terminals: Start) -> None:
+    with StrictServer() as server:
+        terminal = terminals(server)
+        terminal.ready()
+        terminal.ask("!sleep 300 & echo started")
+        text = " ".join(terminal.ask("/jobs").split())
+        assert re.search(r"Left running by commands, and ended with the session: \d+ sleep", text)
 
 
 def _calls(command: str) -> list[dict[str, object]]:
@@ -522,6 +626,26 @@ def test_the_line_can_be_written_in_an_editor_of_ones_own(terminals: Start, tmp_
         assert server.prompts() == ["this and more"]
 
 
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [("printf '\\377x' > \"$1\"", "� x"), ("exit 3", "did not edit the line"), (None, "did not edit the line")],
+)
+def test_an_editor_that_fails_loses_nothing(script: str | None, words: str, terminals: Start, tmp_path: Path) -> None:
+    editor = tmp_path / "ed"
+    if script:
+        editor.write_text(f"#!/bin/sh\n{script}\n")
+        editor.chmod(0o755)
+    with StrictServer("ok") as server:
+        terminal = terminals(server, EDITOR=str(editor), VISUAL="")
+        terminal.ready()
+        terminal.type("this")
+        terminal.shows("› this")
+        terminal.type(CTRL_X + CTRL_E)
+        terminal.until(lambda text: words.replace(" ", "") in text.replace(" ", ""))
+        if not script or "exit" in script:
+            terminal.shows("› this")
+
+
 def test_what_is_typed_at_once_is_kept_while_the_agent_loads(terminals: Start) -> None:
     with StrictServer("early bird") as server:
         terminal = terminals(server)
@@ -588,7 +712,8 @@ def test_every_choice_has_a_key_of_its_own_and_enter_is_the_first() -> None:
     assert (keys[""], keys["y"], keys["a"], keys["e"], keys["?"]) == ("no", "yes", "always", "edit", "why")
     assert choices_words(CONSENT, keys) == "[y]es, [a]lways, [e]dit, [N]o, no with [w]ords, [?] why"
     plan = Question("1", "plan", "Go on?", "1. do it", ("no", "ask", "auto", "yolo"))
-    assert choices_words(plan, keys_of(plan)) == "go on in mode [a]sk, a[u]to, y[o]lo, [N]o, no with [w]ords"
+    assert choices_words(plan, keys_of(plan)) == "[y]es and ask, a[u]to, y[o]lo, [N]o, no with [w]ords"
+    assert [keys_of(plan)[key] for key in ("", "n", "y", "u", "o")] == ["no", "no", "ask", "auto", "yolo"]
 
 
 def test_a_signal_while_a_long_history_is_read_shows_no_traceback(terminals: Start, home: Path) -> None:
@@ -601,6 +726,6 @@ def test_a_signal_while_a_long_history_is_read_shows_no_traceback(terminals: Sta
         [path] = home.glob("sessions/*/history")
         path.write_text("\n# 2026-01-01 00:00:00\n+words\n" * 400_000)
         second = terminals(server)
-        second.shows("/help shows the commands.")
+        second.shows("/help shows the commands")
         second.child.kill(signal.SIGTERM)
         assert second.end() == 143

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -65,6 +66,8 @@ def test_work_in_the_project_goes_on_as_ever(name: str, tmp_path: Path) -> None:
             f'{sys.executable} -c \'import tempfile, subprocess; print(subprocess.check_output(["echo", "hi"]))\'',
             "cat /dev/null > /dev/null; head -c 3 /dev/urandom > r; echo done > /dev/stdout",
             "cat <(echo b) | sort",
+            "git worktree add -q -f w && git -C w status",
+            "git worktree remove w && git worktree prune",
         ):
             with sandbox.git.guard() as guarded:
                 assert run(sandbox, command, field.project)[0] == 0, command
@@ -80,12 +83,47 @@ def test_a_denial_is_told_from_a_failure(name: str, tmp_path: Path) -> None:
     project = tmp_path / "confined"
     project.mkdir()
     sandbox = sandbox_for(Policy((project,), offline=True), name)
-    code, output = run(sandbox, f"echo x > {tmp_path}/f", project)
-    assert "unconfined" in sandbox.denial(code, output)
-    code, output = run(sandbox, "curl -sS http://example.invalid || getent hosts example.invalid", project)
-    assert sandbox.denial(1, "curl: (6) Could not resolve host: example.invalid")
-    assert sandbox.denial(1, "AssertionError") == ""
-    assert sandbox.denial(0, "Permission denied") == ""
+    (tmp_path / "kept").write_text("")
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    for command in (
+        f"echo x > {tmp_path}/f",
+        f"touch {tmp_path}/f 2>&1 | tail -3",
+        f"touch {tmp_path}/f || echo failed",
+        "mkdir ../d; true",
+        f'{sys.executable} -c \'open("../kept", "a")\'; true',
+        *(
+            ("curl -sS http://example.invalid || true", "curl -sS http://127.0.0.1:9 | cat")
+            if shutil.which("curl")
+            else ()
+        ),
+    ):
+        code, output = run(sandbox, command, project)
+        assert "unconfined" in sandbox.denial(code, output, project), (command, output)
+    (project / "script").write_text("")
+    for command in ("./script", "cat missing", "echo AssertionError; false", f"cat {tmp_path}/kept/x"):
+        code, output = run(sandbox, command, project)
+        assert code
+        assert sandbox.denial(code, output, project) == "", (command, output)
+    for line in ("Permission denied", f"a.py:7: '{tmp_path}/f': Permission denied", "a:1: could not resolve"):
+        assert sandbox.denial(0, line, project) == ""
+    assert sandbox.denial(1, "kill: (1) - Operation not permitted", project)
+    assert sandbox.denial(1, "umount: device or resource busy", project) == ""
+
+
+def test_a_denial_that_is_not_the_sandboxs_is_no_reason_to_leave_it(tmp_path: Path) -> None:
+    policy = Policy((tmp_path,), (tmp_path / ".git/config",), (Path("/etc/hidden"),))
+    sandbox = Sandbox("none", subprocess.Popen, "", policy)
+    assert sandbox.denial(1, "grep: /etc/hidden/x: Permission denied", tmp_path) == ""  # there is nothing to read
+    assert sandbox.denial(1, "touch: cannot touch '/proc/1/nothing/x': Permission denied", tmp_path) == ""
+    assert sandbox.denial(6, "curl: (6) Could not resolve host: example.invalid", tmp_path) == ""  # not offline
+    assert sandbox.denial(4, "error: could not write config file .git/config: Device or resource busy", tmp_path)
+
+
+def test_with_bubblewrap_a_setting_of_git_that_cannot_be_written_is_a_denial(project: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    sandbox = sandbox_for(policy_for(project, project.parent / "home"), "bubblewrap")
+    for command in ("git config core.pager x", "git config core.pager x || true", "echo x > .git/hooks/update"):
+        assert "makes git run programs" in sandbox.denial(*run(sandbox, command, project), project), command
 
 
 @pytest.mark.parametrize("name", LINUX)
@@ -120,6 +158,58 @@ def test_what_makes_git_run_programs_is_put_back_as_it_was(name: str, tmp_path: 
     assert guarded.put_back == [str(git / "hooks" / "old")]
 
 
+LAYOUTS = {  # where the hooks of a repository may be, and how a command would add one
+    "ln -s ../githooks .git/hooks; mkdir githooks": ("echo x > githooks/pre-commit", "rm .git/hooks; mkdir .git/hooks"),
+    'ln -s "$PWD/githooks" .git/hooks; mkdir githooks': ("echo x > githooks/pre-commit",),
+    "ln -s ../githooks .git/hooks": ("mkdir githooks; echo x > githooks/pre-commit",),
+    "git config core.hooksPath .husky/_": ("mkdir -p .husky/_; echo x > .husky/_/pre-commit",),
+    "git config core.hooksPath tools/git/hooks": (
+        "mkdir -p tools/git/hooks; echo x > tools/git/hooks/pre-commit",
+        "mkdir -p evil/git/hooks; echo x > evil/git/hooks/pre-commit; ln -s evil tools",
+    ),
+    "git config core.hooksPath tools/git/hooks; mkdir -p tools/git/hooks": (
+        "mkdir -p evil/git/hooks; echo x > evil/git/hooks/pre-commit; mv tools t; ln -s evil tools",
+        "mv tools t; cp -r t tools; echo x > tools/git/hooks/pre-commit",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LINUX)
+def test_hooks_are_kept_as_they_are_wherever_they_lie(name: str, tmp_path: Path) -> None:
+    for number, (layout, attempts) in enumerate(LAYOUTS.items()):
+        for attempt in attempts:
+            top = tmp_path / f"{number}{attempts.index(attempt)}"
+            subprocess.run(["git", "init", "-q", str(top)], check=True)
+            shutil.rmtree(top / ".git/hooks")
+            subprocess.run(layout, shell=True, check=True, cwd=top)
+            sandbox = sandbox_for(policy_for(top, tmp_path / "home"), name)
+            asked = subprocess.check_output(["git", "rev-parse", "--git-path", "hooks"], cwd=top, text=True)
+            hooks = top / asked.strip()
+            with sandbox.git.guard() as guarded:
+                assert run(sandbox, "true", top) == (0, ""), layout
+            assert guarded.put_back == []
+            with sandbox.git.guard():
+                run(sandbox, attempt, top)
+            assert not (hooks / "pre-commit").exists(), (layout, attempt)
+
+
+@pytest.mark.parametrize("name", LINUX)
+def test_what_comes_to_lie_where_hooks_would_be_stays_if_it_holds_none(name: str, project: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    subprocess.run(["git", "-C", str(project), "config", "core.hooksPath", "tools/git/hooks"], check=True)
+    sandbox = sandbox_for(policy_for(project, project.parent / "home"), name)
+    for command in (
+        "echo x > tools",
+        "rm tools; mkdir other; ln -s other tools",
+        "rm tools; mkdir -p tools/git; echo x > tools/git/x",
+        "mv tools moved; ln -s moved tools",
+    ):
+        with sandbox.git.guard() as guarded:
+            assert run(sandbox, command, project) == (0, "")
+        assert guarded.put_back == []
+        assert (project / "tools").exists()
+
+
 def test_what_a_background_job_changes_later_is_put_back_once_a_command_runs_or_the_session_ends(project: Path) -> None:
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     config = project / ".git" / "config"
@@ -151,7 +241,8 @@ def test_what_git_itself_writes_into_a_new_repository_stays(project: Path) -> No
     with sandbox.git.guard() as guarded:
         command = (
             f"git init -q a && {git} -C a commit -q --allow-empty -m x && git clone -q a b && "
-            f"{git} -C b worktree add -q ../c && {git} -C b submodule --quiet add $PWD/a s && mv b d"
+            f"{git} -C b worktree add -q ../c && {git} -C b submodule --quiet add $PWD/a s/t && "
+            f"{git} -C b commit -qm s && git clone -q b e && {git} -C e submodule --quiet update --init && mv b d"
         )
         assert run(sandbox, command, project)[0] == 0
     assert guarded.put_back == []
@@ -193,10 +284,24 @@ def test_a_policy_names_what_is_there(tmp_path: Path, monkeypatch: pytest.Monkey
     policy = policy_for(project, home)
     assert {project, project / ".git", user / ".npm"} < set(policy.writable)
     assert {home, user / "keys", user / ".aws", user / ".netrc"} < set(policy.hidden)  # what comes to exist as well
+    assert {user / ".bash_history", user / ".config/chromium", Path("/run/secrets")} < set(policy.hidden)
     assert project / ".git/hooks" in policy.guarded
     for wide in (user, tmp_path, Path("/")):
         with pytest.raises(ConfigError, match="holds the home directory"):
             policy_for(wide, home)
+
+
+def test_no_cache_is_writable_from_which_programs_are_run(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user = project.parent / "user"
+    monkeypatch.setenv("HOME", str(user))
+    monkeypatch.setenv("PATH", f"{user}/.cache/uv/x/bin:{user}/link:{user}/.local/share/pnpm:{user}/.yarn/bin:/bin")
+    for name in (".cache/uv", ".cache/pip", ".npm/bin", ".local/share/pnpm/store", ".yarn/bin", ".yarn/berry"):
+        (user / name).mkdir(parents=True)
+    (user / "link").symlink_to(".npm/bin")
+    (user / ".cache/pre-commit").mkdir()
+    writable = policy_for(project, user / ".corecoder").writable
+    written = {str(each.relative_to(user)) for each in writable if each.is_relative_to(user)}
+    assert written == {".cache/pip", ".local/share/pnpm/store", ".yarn/berry"}
 
 
 def test_a_worktree_may_write_the_directory_it_shares(tmp_path: Path) -> None:

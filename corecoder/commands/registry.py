@@ -25,7 +25,7 @@ from ..terminal import Screen
 from ..text import one_line
 from ..values import dataclass
 
-_NAME = re.compile(r"/([a-z][a-z-]*)(?:\s+|$)")
+_NAME = re.compile(r"/([a-zA-Z][a-zA-Z-]*)(?:\s+|$)")
 
 
 class Console(Protocol):
@@ -132,7 +132,7 @@ class Commands:
         match = _NAME.match(line.strip())
         if match is None:
             return None
-        name, rest = match[1], line.strip()[match.end() :]
+        name, rest = match[1].lower(), line.strip()[match.end() :]
         if name in self._by_name:
             return self._by_name[name], rest
         close = difflib.get_close_matches(name, self._by_name, 1, 0.7)

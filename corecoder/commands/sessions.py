@@ -41,7 +41,7 @@ def list_sessions(screen: Screen, home: Path, project: Path, *, current: str = "
         here = ", this one" if info.id == current else ""
         screen.line(f"    {info.id}  {facts(info)}{here}", "dim")
     if len(found) > _MOST:
-        screen.line(f"  … and {len(found) - _MOST} older ones", "dim")
+        screen.line(f"  … and {plural(len(found) - _MOST, 'older one')}", "dim")
 
 
 def facts(info: SessionInfo, *, messages: bool = True) -> str:

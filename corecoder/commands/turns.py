@@ -116,7 +116,7 @@ def _about(turn: Turn) -> str:
 def _files(turn: Turn) -> str:
     if not turn.files:
         return "nothing changed"
-    return f"changed {plural(len(turn.files), 'path')}: {one_line(', '.join(turn.files), 60)}"
+    return f"changed {plural(len(turn.files), 'file')}: {one_line(', '.join(turn.files), 60)}"
 
 
 @command("rewind", "[turn] [options]", choices=_turns)
@@ -154,39 +154,49 @@ def _rewind(console: Console, turn: int | None, argument: str) -> None:
     if not options:
         result = agent.preview(turn)
         _preview(console, result)
-        more = (
-            f" and keeps the turn as long as files are left; {_LEFT}" if any(x.forcible for x in result.files) else ""
-        )
+        more = f", but the turn stays while files are left; {_LEFT}" if any(x.forcible for x in result.files) else ""
         return screen.prose(f"{name} --now does it{more}.", "dim")
     force, keep = "--force" in options, "--keep" in options
     result = agent.rewind(turn, force=force, keep=keep, part=part[0] if part else "both")
     _changes(console, result, done=True)
-    what = _what(result)
+    if part == ["words"]:
+        return screen.prose(f"Taken back: {_what(result)}; the files stay")
     if result.taken_back:
-        kept = "; the files stay as they are" if part == ["words"] else ""
-        return screen.line(f"Taken back{kept}: {what}")
+        return screen.prose(f"Taken back: {_what(result)}, {_count(result)}")
     if part == ["files"]:
-        return screen.line(f"The files are as before, the conversation stays: {what}")
-    screen.line(f"Not taken back, as files were left: {what}", "yellow")
+        return screen.prose(f"Put back to before turn {result.turn.number}: {_count(result)}; the conversation stays")
+    left = plural(sum(change.failed or change.forcible for change in result.files), "file")
+    screen.prose(f"Not taken back, as {left} had to be left: {_what(result)}", "yellow")
     return screen.prose(f"{name} --now tries again; {_LEFT}.", "dim")
 
 
-_LEFT = "--force also changes what somebody else changed, --keep takes the turn back and leaves those files"
+_LEFT = "--force also changes such files, --keep leaves them and takes the turn back"
 
 
 def _preview(console: Console, result: Rewind) -> None:
     _changes(console, result, done=False)
-    console.screen.line(f"This would take back {_what(result)}")
+    console.screen.prose(f"This takes back {_what(result)}: {_count(result)}")
 
 
 def _changes(console: Console, result: Rewind, *, done: bool) -> None:
     for change in result.files:
         verb = _VERBS[change.action] if done else change.action
-        reason = f" ({change.reason})" if change.reason else ""
-        console.screen.line(f"  {verb:<8}  {change.path}{reason}")
+        line, reason = f"  {verb:<8}  {change.path}", f" ({change.reason})" if change.reason else ""
+        if console.screen.terminal and len(line + reason) >= console.screen.width:
+            reason = f"\n{'':11}{reason}"
+        console.screen.line(line + reason)
     for note in result.notes:
         indented(console.screen, note, "yellow")
 
 
 def _what(result: Rewind) -> str:
-    return f"{plural(result.turns, 'turn')} from {result.turn.number} on: {result.turn.words}"
+    first, words = result.turn.number, one_line(result.turn.words, 32 if result.turns == 1 else 20)
+    if result.turns == 1:
+        return f'turn {first} ("{words}")'
+    return f'turns {first} to {first + result.turns - 1} (from "{words}" on)'
+
+
+def _count(result: Rewind) -> str:
+    left = sum(change.action == "leave" for change in result.files)
+    changed = plural(len(result.files) - left, "file") if len(result.files) > left else "no files"
+    return f"{changed}, {left} left" if left else changed

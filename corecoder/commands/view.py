@@ -10,7 +10,7 @@ from ..census import Census, take_census
 from ..config import SETTINGS, Config
 from ..processes import Job
 from ..terminal import Screen
-from ..text import plural
+from ..text import listed, plural
 from ..tokens import schema_tokens
 from ..words import money
 from ..words import tokens as short
@@ -96,10 +96,10 @@ def _list_kinds(screen: Screen, found: Census) -> None:
         screen.write(f"  {words:<20} {short(count):>6}  {100 * count / max(1, found.usable):>3.0f}%  ")
         screen.write("#" * max(1, round(widest * count / most)), style)
         screen.fresh_line()
-    listed = list(found.results.items())
-    for name, (times, count) in listed[:_TOOLS]:
+    results = list(found.results.items())
+    for name, (times, count) in results[:_TOOLS]:
         screen.line(f"    {fitted(name, 18):<18} {short(count):>6}        {plural(times, 'result')}")
-    if rest := listed[_TOOLS:]:
+    if rest := results[_TOOLS:]:
         screen.line(f"    {'others':<18} {short(sum(count for _, (_, count) in rest)):>6}")
 
 
@@ -140,8 +140,11 @@ def jobs(console: Console, argument: str) -> None:
         left = processes.end_job(found)
         words = f"could not be ended, pid {found.process.pid}" if left else "is ended"
         return screen.line(f"Job {found.number} {words}: {found.command}", "red" if left else "")
-    if not processes.jobs:
+    others = listed([f"{each.pid} {each.name}" for each in processes.others()], 8)
+    if not processes.jobs and not others:
         return screen.line("  Nothing runs in the background.")
+    if others:
+        screen.prose(f"  Left running by commands, and ended with the session: {others}")
     for job in processes.jobs:
         state = f"pid {job.process.pid}, for {_age(time.monotonic() - job.started)}" if _runs(job) else "has ended"
         screen.line(f"  {job.number:>2}  {fitted(job.command, max(20, screen.width - 8))}")

@@ -10,10 +10,13 @@ import re
 import signal
 import subprocess
 from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from ..capture import Capture
 from ..errors import ToolError
+from ..gitdir import git_directories, pieces_of
 from ..gitwatch import Guarded
 from ..messages import NO_OUTPUT
 from ..processes import Job, Processes
@@ -81,13 +84,14 @@ class BashTool(Tool):
         capture = Capture(ctx.spill, ctx.output)
         running = workspace.processes.running
         guard = ctx.sandbox.git.guard(lambda: bool(running())) if ctx.sandbox else nullcontext(Guarded())
+        cwd, kept = workspace.cwd, _pieces_of_git(workspace)
         with guard as guarded:
             outcome = run(
                 command,
                 capture,
                 workspace.processes,
-                cwd=workspace.cwd,
-                env=environment(os.environ, {**workspace.env, "PWD": str(workspace.cwd)}, ctx.secrets),
+                cwd=cwd,
+                env=environment(os.environ, {**workspace.env, "PWD": str(cwd)}, ctx.secrets),
                 timeout=_FIRST_LOOK if background else timeout,
                 token=ctx.token,
                 start=ctx.sandbox.start if ctx.sandbox else subprocess.Popen,
@@ -106,9 +110,11 @@ class BashTool(Tool):
         notes += [_ended(job) for job in [*ended, *workspace.processes.ended_jobs()]]
         if put_back := guarded.put_back:
             notes.append(f"put back as it was, for it makes git run programs: {one_line(', '.join(put_back), 300)}")
-        if ctx.sandbox and (denial := ctx.sandbox.denial(outcome.code, capture.text()[-4_000:])):
+        if ctx.sandbox and (denial := ctx.sandbox.denial(outcome.code, capture.text()[-4_000:], cwd)):
             notes.append(denial)
-        return _result(workspace, capture, outcome, notes)
+        result = _result(workspace, capture, outcome, notes)
+        lost = sorted(kept - _pieces_of_git(workspace))
+        return _lost(result, [workspace.show(path) for path in lost]) if lost else result
 
 
 def _stop(processes: Processes, number: int) -> ToolResult:
@@ -196,6 +202,20 @@ def _moved(workspace: Workspace, state: State | None) -> list[str]:
         return [*notes, f"the directory {state.cwd} no longer exists; now in {workspace.root}"]
     workspace.cwd = state.cwd
     return [*notes, f"now in {state.cwd}"]
+
+
+def _pieces_of_git(workspace: Workspace) -> set[Path]:
+    return {piece for git in git_directories(workspace.root) for piece in pieces_of(git)}
+
+
+def _lost(result: ToolResult, lost: list[str]) -> ToolResult:
+    """Said whoever allowed it, and to the person as well: nothing of ours brings it back."""
+    said = (
+        f"git's own files are gone or empty since this command: {one_line(', '.join(lost), 200)}; commits that are "
+        "nowhere else may be lost, and undo does not bring them back: tell the user before anything else"
+    )
+    display = f"{result.display}\n[{said}]" if result.display else ""
+    return replace(result, content=f"{result.content}\n[{said}]", display=display, ok=False)
 
 
 def _result(workspace: Workspace, capture: Capture, outcome: Outcome, notes: list[str]) -> ToolResult:
