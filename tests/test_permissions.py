@@ -504,6 +504,8 @@ pytest a/../far/x
 pytest @/tmp/words
 pytest *
 pytest -k $(cat x)
+pytest -k
+jest -t --config=/tmp/x
 cd /tmp && pytest
 cd far && pytest
 cd .. && pytest
