@@ -25,9 +25,10 @@ from .readonly import (
     subcommand,
     why_not_harmless,
 )
-from .secretfiles import SecretFiles, TooMany
+from .secretfiles import SecretFiles, TooMany, told
 from .shellparse import ANY, GLOB, Simple, Unclear, simple_commands
 from .tool import lies_in
+from .tracked import EXCLUDED, tracked_secret
 from .values import dataclass
 
 _NONE = frozenset[str]()
@@ -101,6 +102,7 @@ def _judged(simple: Simple, place: Place, directories: tuple[Path, ...]) -> Part
     doubt = doubt or _doubt_about_the_place(words[0], place, directories)
     try:
         secret = "" if doubt and not simple.reads else _secret(simple, place, directories)
+        secret = secret or ("" if doubt else _tracked(words, place, directories))
     except TooMany:
         return Part(
             words, directories, f"`{words[0]}` would read too many files to be sure that none holds secrets; name fewer"
@@ -152,12 +154,13 @@ def _secret(simple: Simple, place: Place, directories: Sequence[Path]) -> str:
     name, *arguments = simple.words
     if name == "git":
         name, arguments = subcommand(arguments)
+        arguments = [argument for argument in arguments if not EXCLUDED.fullmatch(argument)]
     named = list(simple.reads)
     if name not in INERT and name != "test":
         named += itertools.chain.from_iterable(map(_pieces, _without_pattern(name, arguments)))
     paths = [path for each in named for directory in directories for path in _paths(directory, each)]
     if secret := next(filter(place.secrets.named, paths), ""):
-        return _shown(secret, place)
+        return told(secret, place.project)
     if name not in _HIDDEN:
         return ""
     hidden, follow = (_is_given(arguments, options.get(name, _NONE)) for options in (_HIDDEN, _FOLLOWS))
@@ -171,8 +174,18 @@ def _secret(simple: Simple, place: Place, directories: Sequence[Path]) -> str:
         passed_over = _NONE if hidden or not lies_in(top, place.project) else _ignored(place.project)
         looked = place.secrets.below(top, hidden=hidden, follow=follow, names=names, passed_over=passed_over)
         if secret := next(looked, ""):
-            return _shown(secret, place)
+            return told(secret, place.project)
     return ""
+
+
+def _tracked(words: tuple[str, ...], place: Place, directories: Sequence[Path]) -> str:
+    """A file with a secret that git, which only reads, may print since it was committed; "" if there is none."""
+    if words[0] != "git":
+        return ""
+    name, arguments = subcommand(words[1:])
+    arguments = _without_pattern(name, arguments)
+    found = (tracked_secret(name, arguments, directory, place.secrets) for directory in directories)
+    return told(secret, place.project) if (secret := next(filter(None, found), "")) else ""
 
 
 def _ignored(project: Path) -> frozenset[str]:
@@ -185,10 +198,6 @@ def _ignored(project: Path) -> frozenset[str]:
 
 def _is_given(arguments: Sequence[str], options: frozenset[str] | None) -> bool:
     return options is None or any(names_option(argument, options) for argument in arguments)
-
-
-def _shown(path: str, place: Place) -> str:
-    return os.path.relpath(path, place.project) if Path(path).is_relative_to(place.project) else path
 
 
 def _only(arguments: Sequence[str]) -> list[str]:

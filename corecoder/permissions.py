@@ -21,7 +21,7 @@ from .errors import ToolError
 from .events import NOBODY
 from .gitdir import is_of_git
 from .plan import ACCEPTED, CHOICES, GO_ON, IS_THE_ANSWER, NOT_ACCEPTED, PROPOSE_PLAN, chosen_mode
-from .secretfiles import secret_files
+from .secretfiles import secret_files, told
 from .text import listed, one_line
 from .tool import Tool, Workspace, lies_in
 from .values import dataclass
@@ -56,7 +56,8 @@ class Refuse:
 @dataclass(frozen=True)
 class Ask:
     """Somebody has to decide; `detail` holds the whole command, diff or plan, `why` says what keeps it from running
-    unasked. What "always" would stand for is in `text`, and it is not among the `choices` where it cannot be given."""
+    unasked, as far as `text` does not. What "always" would stand for is in `text`, and it is not among the `choices`
+    where it cannot be given."""
 
     text: str
     detail: str
@@ -98,7 +99,8 @@ _AUTO_UNCONFINED = (
 )
 _AUTO_SECRET = (
     "Not run: {path} may hold secrets, and nobody is there to allow reading it. Go on without it (a template such as "
-    ".env.example may be read), or say what you need from it. The user can allow it with --yes."
+    ".env.example may be read; git leaves out what follows -- . as ':!NAME'), or say what you need from it. The user "
+    "can allow it with --yes."
 )
 
 _AUTO_LOSS = (
@@ -310,7 +312,7 @@ class Permissions:
         for name in names or [""]:
             path = self._workspace.resolve(os.path.join(place, os.path.expanduser(name)) or ".")
             if self._secrets.named(str(path)) or (real and self._secrets.named(str(real))):
-                return self._workspace.show(path)
+                return told(str(path), self._workspace.root)
         return ""  # and what a search merely comes to, it leaves out by itself
 
     def _is_inside(self, place: Path) -> bool:
@@ -365,14 +367,13 @@ class Permissions:
         return Ask(text, detail, choices, self._why(arguments, facts), place=facts.place)
 
     def _why(self, arguments: dict[str, Any], facts: _Facts) -> str:
-        """What keeps a call from running unasked, for a person."""
-        secret = f"it would show the model {facts.secret}, which may hold secrets" if facts.secret else ""
+        """What keeps a call from running unasked, for a person, apart from the secret that the question names."""
         if facts.inside is None:
             bounds = self._boundary.partition(". ")[0].rstrip(".") if self.confined else ""
             leaves = bounds and arguments.get("unconfined")
-            return _joined(secret, facts.why) + (f" ({bounds})" if leaves else "")
+            return facts.why + (f" ({bounds})" if leaves else "")
         where = "" if facts.inside else " outside the project, or part of what git runs or CoreCoder goes by"
-        return _joined(secret, f"it would change a file{where}")
+        return f"it would change a file{where}"
 
 
 def _joined(*reasons: str) -> str:

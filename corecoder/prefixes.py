@@ -185,8 +185,10 @@ def _paths(name: str, told: Sequence[str], rest: Sequence[str]) -> Iterator[str 
         if not word.startswith("-"):
             yield word if word[:1] == "." or not installs else None
         elif kind in ("=", ":"):
-            value = value if given else next(words, ANY)
-            yield None if ANY in value or GLOB in value else value if kind == ":" else "."
+            value = value if given else next(words, "-")
+            # Some programs take what looks like an option for one, here too.
+            unclear = ANY in value or GLOB in value or value.startswith("-")
+            yield None if unclear else value if kind == ":" else "."
         elif kind:
             yield value if given else "."
         else:

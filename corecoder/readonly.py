@@ -27,7 +27,7 @@ _COMMANDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(
         ": basename cat cd cksum cmp column comm cut df dirname echo egrep expand false fgrep fmt fold "
         "free grep groups head hexdump id join ls md5sum nl nproc od paste pwd readlink realpath rev seq sha1sum "
-        "sha256sum sha512sum sleep stat strings tac tail tr true type uname unexpand uptime which whoami".split(),
+        "sha256sum sha512sum sleep stat tac tail tr true type uname unexpand uptime which whoami".split(),
         _NONE,
     ),
     "base64": frozenset({"-o", "--output"}),
@@ -78,6 +78,8 @@ _FORMS = {
     "printf": (r"(?!-|[^\n]*%[^a-zA-Z%\n]*[hlLjzt]*n)[^\0\1\n]+\n(?:[^\n]*\n)*", "printf '%s' words"),
     "ps": (r"(?:-?aux\n|-ef\n|-A\n|(?:-p|-eo|-o)\n(?![\w,]*env)[\w,%]+\n)*", "ps aux"),
     "sed": (rf"(?:(?:-[nEr]+|--quiet|--silent)\n)*{_STEP}(?:; ?{_STEP})*\n(?:{_FILE})*", "sed -n '1,5p' file"),
+    # Not @file, from which binutils takes more arguments, and says which of them it cannot open.
+    "strings": (r"(?:[^@\0\n][^\n]*\n)*", "strings file"),
     "test": (
         r"(?:!\n)?(?:-[abcdefghknprsuwxzGLNOS]\n[^\n\1]*\n|[^-\n\1][^\n\1]*\n(?:=|==|!=)\n[^\n\1]*\n"
         r"|\d+\n-(?:eq|ne|lt|le|gt|ge)\n\d+\n)",

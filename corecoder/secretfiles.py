@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from fnmatch import translate
+from pathlib import Path
 
 from .config import corecoder_home
 from .errors import ConfigError
@@ -21,9 +22,10 @@ from .tool import Workspace
 from .values import dataclass
 
 _SURE = re.compile(
-    r"\.env\.(?!example$|sample$|template$|dist$|defaults?$).+|(?!\.?(?:example|sample|template|dist|defaults?)\.).*\.env"
+    r"(?:\.env[._-](?!example$|sample$|template$|dist$|defaults?$).+"
+    r"|(?!\.?(?:example|sample|template|dist|defaults?)\.).*\.env"
     r"|\.envrc|\.?_?netrc|\.pgpass|\.my\.cnf|\.npmrc|\.pypirc|\.git-credentials|\.htpasswd|\.\w+_history|id_[^.]+"
-    r"|\.?credentials\.json|.*\.(?:key|p12|pfx|jks|keystore|kdbx|ppk)",
+    r"|\.?credentials\.json|.*\.(?:key|p12|pfx|jks|keystore|kdbx|ppk))(?:~|\.(?:bak|backup|old|orig|save|sw[a-p]))*",
     re.IGNORECASE,
 )
 _MAYBE_PUBLIC = re.compile(r".*\.pem", re.IGNORECASE)
@@ -108,6 +110,21 @@ class SecretFiles:
         """Whether a search that comes to the file at `path` comes to a secret."""
         return self.named(path) and not (_MAYBE_PUBLIC.fullmatch(os.path.basename(path)) and not _holds_key(path))
 
+    def among(self, top: str, names: Iterable[str]) -> Iterator[str]:
+        """The secret files among very many `names` in the directory `top`; of few of them it is looked where they
+        lead."""
+        homes = _homes()
+        own = (*{f"{each}/" for each in (self.own, os.path.realpath(self.own))},) if self.own else ()
+        places: dict[str, bool] = {}
+        for path in (f"{top}/{name}" for name in names):
+            folder, _, name = path.rpartition("/")
+            if folder not in places:
+                places[folder] = bool(_PLACES.search(f"{folder}/") or _SPECIAL.search(folder))
+            at_home = any(path.startswith(f"{home}/") and _AT_HOME.match(path, len(home) + 1) for home in homes)
+            special = at_home or places[folder] or path.startswith(own)
+            if (special or _SURE.fullmatch(name) or _MAYBE_PUBLIC.fullmatch(name)) and self.is_found(path):
+                yield path
+
     @property
     def patterns(self) -> list[str]:
         """Regular expressions, without case, of the paths of secret files, for who cannot ask here; a certificate
@@ -130,6 +147,19 @@ class SecretFiles:
             return True
         name = os.path.basename(path)
         return bool(_SURE.fullmatch(name) or _MAYBE_PUBLIC.fullmatch(name)) and not os.path.isdir(real)
+
+
+def told(path: str, root: Path) -> str:
+    """`path` for a person or a model, relative to the project, and what it leads to where that is another file."""
+    try:
+        real = os.path.realpath(path)
+        path, real = (
+            os.path.relpath(each, top) if Path(each).is_relative_to(top) else os.path.normpath(each)
+            for each, top in ((path, root), (real, os.path.realpath(root)))
+        )
+    except OSError:
+        return path
+    return path if path == real else f"{path} (a link to {real})"
 
 
 def secret_files(workspace: Workspace) -> SecretFiles:

@@ -510,6 +510,12 @@ ls -a
 """)
 
 _DANGEROUS = _blocks(r"""
+strings @.env
+
+strings -n 3 README.md @/etc/hosts
+
+strings *
+
 git log -p --submodule=diff
 
 git log -p --subm=diff

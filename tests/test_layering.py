@@ -19,7 +19,7 @@ LAYERS: dict[int, str] = {
     4: "app",
     3: "agent turn dispatch driver",
     2: "context ledger outcome memory meter tiers intake summary tools prompt plan "
-    "permissions prefixes judgement readonly shellparse secretfiles gitloss "
+    "permissions prefixes judgement readonly shellparse secretfiles tracked gitloss "
     "checkpoints checkpointstore snapshot rewind "
     "sessiondiff transcript census mentions fileindex",
     1: "llm stream reader retries providers refusals dialects shapes wire models scripted errorbody sse toolcalls "

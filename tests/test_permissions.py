@@ -144,6 +144,15 @@ SECRETS = [
     "/run/secrets/db",
     "~/.vault-token",
     "/etc/ssh/ssh_host_ed25519_key",
+    ".env~",
+    ".env-prod",
+    ".env_local",
+    ".env.local.bak",
+    "app.env.bak",
+    "server.key.old",
+    "id_rsa.bak~",
+    "/run/secrets/db_password",
+    "/var/run/secrets/kubernetes.io/serviceaccount/token",
 ]
 
 
@@ -190,6 +199,9 @@ def test_with_nobody_there_a_read_of_a_secret_is_refused_with_what_may_be_read(p
     [
         ".env.example",
         "example.env",
+        "example.env.bak",
+        ".env-example",
+        ".env_template",
         "environment.py",
         "keys.py",
         "~/notes.txt",
@@ -208,6 +220,20 @@ def test_what_the_model_is_told_to_read_of_its_own_logs_is_free(project: Path, h
     own = project_directory(home, project)
     for path in (own / "20250101-000000-abcdef.jsonl", own / "20250101-000000-abcdef" / "1.txt", home / "AGENTS.md"):
         assert judge("auto", ReadFileTool(), file_path=str(path)) == Allow()
+
+
+def test_a_question_about_a_secret_names_the_real_file_and_says_so_once(keys: Path) -> None:
+    for tool, arguments in ((ReadFileTool(), {"file_path": "link.txt"}), (BashTool(), {"command": "cat link.txt"})):
+        verdict = judge("ask", tool, **arguments)
+        assert isinstance(verdict, Ask)
+        assert verdict.text.endswith(" It would show the model link.txt (a link to .env), which may hold secrets.")
+        assert "secret" not in verdict.why
+        refused = judge("auto", tool, **arguments)
+        assert isinstance(refused, Refuse)
+        assert "link.txt (a link to .env) may hold secrets" in refused.words
+    plain = judge("ask", BashTool(), command="cat src/../.env")
+    assert isinstance(plain, Ask)
+    assert plain.text.endswith(" It would show the model .env, which may hold secrets.")
 
 
 def test_an_edit_that_would_show_a_secret_is_a_read_of_it(keys: Path) -> None:
@@ -478,6 +504,8 @@ pytest a/../far/x
 pytest @/tmp/words
 pytest *
 pytest -k $(cat x)
+pytest -k
+jest -t --config=/tmp/x
 cd /tmp && pytest
 cd far && pytest
 cd .. && pytest

@@ -363,7 +363,7 @@ def test_a_question_says_why_it_is_asked(project: Path) -> None:
     assert why({"command": "make"}) == "`make` is not known to be harmless"
     assert why({"command": "ls", "background": True}) == "it would go on in the background"
     assert leaving == f"`make` is not known to be harmless; it asks to leave the sandbox ({bounds})"
-    assert why({"command": "cat .env"}) == "it would show the model .env, which may hold secrets"
+    assert why({"command": "cat .env"}) == ""  # the question itself says it
     outside = {"tool": "write_file", "file_path": "../x", "content": ""}
     assert why(outside).startswith("it would change a file outside the project")
     assert why({**outside, "file_path": "x", "tool": "write_file"}) == "it would change a file"
