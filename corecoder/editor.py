@@ -90,6 +90,7 @@ class Editor:
         self._pressed = ""  # a key that answers unless another one follows at once
         self._asked_at = 0.0
         self._stopped = False  # by ourselves
+        self._returned = False  # the terminal is ours again and nothing was drawn yet
         self._started = 0.0
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -104,6 +105,7 @@ class Editor:
         self._app = application(self, bindings(self))
         self._app.key_processor.before_key_press += self._key_comes
         self._app.key_processor.after_key_press += self._key_went
+        self._app.before_render += self._draws
         self._app.after_render += self._drawn
         self._raw: list[Any] | None = None  # the state of the terminal while it is ours
         # It logs a signal that comes while it reads the history with a traceback, which nobody may see.
@@ -304,7 +306,7 @@ class Editor:
 
         def stop() -> None:
             os.kill(os.getpid(), signal.SIGSTOP)
-            os.write(sys.stdout.fileno(), b"\r\x1b[K")  # what was typed meanwhile was shown by the terminal itself
+            self._returned = True
 
         self._app.create_background_task(self._lend(stop))
 
@@ -329,6 +331,11 @@ class Editor:
     def _key_went(self, _processor: object) -> None:
         if self.asked is None or self.asked is not self._asked_before or self.buffer.text:
             self._last_key = time.monotonic()
+
+    def _draws(self, _app: object) -> None:
+        if self._returned:  # what was typed until the keys were ours again was shown by the terminal itself
+            self._returned = False
+            self._app.output.write_raw("\r\x1b[K")
 
     def _drawn(self, _app: object) -> None:
         if termios is not None and self._raw is None:

@@ -554,6 +554,7 @@ def test_stopped_and_continued_it_gives_the_terminal_back_and_takes_it_again(ter
                 shell.until(lambda _text: " icanon" in shell.raw)
                 assert " -icanon" not in shell.raw
                 shell.type("fg\n")
+                shell.until(lambda text: " · " in text.splitlines()[-1])
                 shell.type("draft")
                 shell.shows("› draft")
                 shell.type(BACKSPACE * 5)
