@@ -21,7 +21,7 @@ from .events import (
     ToolFinished,
     ToolStarted,
 )
-from .gitdir import git_directory
+from .gitdir import git_directory, regular_file
 from .text import one_line
 from .values import dataclass
 from .words import headline, money, tokens
@@ -136,9 +136,6 @@ def branch_of(root: Path) -> str:
     """The branch that is checked out at `root` or above it, the start of the commit's name without one, "" for none."""
     for top in (root, *root.parents):
         if (git := git_directory(top)) is not None:
-            try:
-                head = (git / "HEAD").read_text(encoding="utf-8", errors="replace")[:300].strip()
-            except OSError:
-                return ""
+            head = (regular_file(git / "HEAD", 300) or b"").decode("utf-8", "replace").strip()
             return head.removeprefix(_BRANCH) if head.startswith(_BRANCH) else head[:8]
     return ""
