@@ -38,7 +38,7 @@ from .jobs import CancelToken, Job, JobDone, Jobs
 from .keys import bindings
 from .liveview import FRAME, application
 from .terminal import Screen, Signals
-from .ui import PROMPT, Turn
+from .ui import AGAIN, PROMPT, Turn
 
 if TYPE_CHECKING:
     from .render import Live
@@ -48,7 +48,6 @@ try:
 except ImportError:  # Windows
     termios = None  # type: ignore[assignment] # the absence is what is tested below
 
-AGAIN = "Ctrl+C again or Ctrl+D leaves"
 RUNS = "Something runs. Ctrl+D again stops it and leaves."
 ECHOED = 20  # lines of a prompt that are shown again
 QUIET = (
@@ -89,6 +88,7 @@ class Editor:
         self._last_key = 0.0
         self._pressed = ""  # a key that answers unless another one follows at once
         self._asked_at = 0.0
+        self._asked_before: Choice | Entry | Menu | None = None  # when the key came that is being handled
         self._stopped = False  # by ourselves
         self._returned = False  # the terminal is ours again and nothing was drawn yet
         self._started = 0.0
@@ -100,7 +100,6 @@ class Editor:
             history=self._history,
             completer=ThreadedCompleter(DynamicCompleter(lambda: None if self.asked else self.completer)),
             complete_while_typing=Condition(lambda: self.asked is None),
-            tempfile_suffix=".md",
         )
         self._app = application(self, bindings(self))
         self._app.key_processor.before_key_press += self._key_comes
@@ -322,8 +321,7 @@ class Editor:
             except (OSError, subprocess.SubprocessError) as error:
                 self.hint = f"{command[0]} did not edit the line, which is as it was: {error}"
                 return
-        self.buffer.text = text
-        self.buffer.cursor_position = len(text)
+        self._write(text)
 
     def _key_comes(self, _processor: object) -> None:
         self._asked_before = self.asked
@@ -343,8 +341,8 @@ class Editor:
             self._raw = termios.tcgetattr(sys.stdin.fileno())
 
     def _put_aside(self, text: str) -> None:
-        self._aside, self.buffer.text = self.buffer.text, text
-        self.buffer.cursor_position = len(text)
+        self._aside = self.buffer.text
+        self._write(text)
 
     def _put_back(self) -> None:
         if self._aside:
@@ -353,9 +351,13 @@ class Editor:
 
     def _insert(self, text: str) -> None:
         rest = self.buffer.text
-        self.buffer.text = f"{text}\n{rest}" if rest else text
-        self.buffer.cursor_position = len(self.buffer.text)
+        self._write(f"{text}\n{rest}" if rest else text)
         self._app.invalidate()
+
+    def _write(self, text: str) -> None:
+        """Puts `text` into the line in the place of what stands there."""
+        self.buffer.text = text
+        self.buffer.cursor_position = len(text)
 
     # -- the main thread
 

@@ -25,7 +25,7 @@ except ImportError:  # Windows
     termios = None  # type: ignore[assignment] # the absence is what is tested below
 
 PROMPT = "› "
-AGAIN = "(Ctrl+C again or Ctrl+D leaves)"
+AGAIN = "Ctrl+C again or Ctrl+D leaves"
 KEYS = """\
 Enter sends; Alt+Enter, Ctrl+J or \\ at the end starts a new line. While the
 agent works, Enter queues words for it, and Esc or Ctrl+C stops it.
@@ -87,7 +87,7 @@ class Plain:
 
     def read(self) -> str:
         """The next line; Ctrl+C twice leaves."""
-        for words in (AGAIN, ""):
+        for words in (f"({AGAIN})", ""):
             if self._leaving:
                 break
             try:

@@ -77,6 +77,11 @@ class Terminal:
         """Waits until all of `words` stand on the screen."""
         return self.until(lambda text: all(word in text for word in words))
 
+    def asks(self, *words: str) -> None:
+        """Waits for a question of consent, `words` on the screen too, and until it takes keys."""
+        self.shows(*words, "[N]o")
+        time.sleep(1)
+
     def ready(self) -> str:
         """Waits for the empty line, with nothing running and the status line below."""
         return self.until(self._stays_ready)
